@@ -1,0 +1,1 @@
+"""The lab: runs things, measures them, and shows the result."""

@@ -1,0 +1,1 @@
+"""The worlds: robots, tasks, hidden parameters, and the environment that steps them."""

@@ -1,0 +1,1 @@
+"""Seeing the worlds: drawings, three-dimensional pictures, videos."""
