@@ -8,7 +8,7 @@ import numpy as np
 
 from hipshield.errors import HipshieldError
 from hipshield.worlds.scripted import Policy
-from hipshield.worlds.seeing.drawing import Path, draw_trajectory
+from hipshield.worlds.seeing.drawing import VERMILLION, Overlay, Path, Status, draw_trajectory
 from hipshield.worlds.seeing.renderer import Renderer
 from hipshield.worlds.seeing.video import check_video_path, write_picture, write_video
 from hipshield.worlds.world import World
@@ -54,10 +54,15 @@ def collect(rows: list[Row]) -> Episode:
     return Episode(np.array(features), np.array(costs), float(sum(rewards)), int(sum(met)))
 
 
-def _trail(rows: list[Row]) -> tuple[Path, ...]:
-    """Return the way so far; the half-cheetah leaves none."""
-    points = np.array([row[0] for row in rows])
-    return (Path(points),) if points.shape[1] == 2 and len(points) > 1 else ()
+def _overlays(rows: list[Row]) -> list[Overlay]:
+    """Return the way so far (the half-cheetah leaves none) and, once there is one, the cost."""
+    points, paid = np.array([row[0] for row in rows]), int(sum(row[2] for row in rows))
+    shown: list[Overlay] = []
+    if points.shape[1] == 2 and len(points) > 1:
+        shown.append(Path(points))
+    if paid:
+        shown.append(Status(f"cost {paid}", VERMILLION))
+    return shown
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def watch(world: World, policy: Policy, out: str | os.PathLike[str], film: Film)
         for row in roll(world, policy, film.seed, film.steps):
             rows.append(row)
             if (len(rows) - 1) % every == 0:
-                yield renderer.frame(overlays=_trail(rows), caption=world.task.name)
+                yield renderer.frame(overlays=_overlays(rows), caption=world.task.name)
 
     try:
         write_video(path, frames(), fps=1 / (every * world.seconds_per_step))
