@@ -43,4 +43,4 @@ bench: $(READY)
 	$(BIN)/hipshield bench worlds
 
 clean:
-	rm -rf $(VENV) .venv-side demo
+	rm -rf $(VENV) .venv-side .venv-omnisafe demo

@@ -15,6 +15,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from hipshield.errors import HipshieldError
+from hipshield.learning.config import TrainConfig
 from hipshield.worlds.catalogue import TASK_NAMES, find_task, gymnasium_id
 from hipshield.worlds.task import RunObjective, Task
 
@@ -123,6 +124,39 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Train:
+    """Train a policy. Ctrl-C keeps the last finished epoch; --resume goes on from there."""
+
+    config: Annotated[TrainConfig, tyro.conf.arg(name="")]
+    """The run."""
+    out: Path = Path("runs")
+    """Folder that holds runs."""
+    resume: bool = False
+    """Go on from the last checkpoint, if there is one."""
+    threads: int | None = None
+    """Physics threads; default: one per core. The result does not depend on it."""
+    evaluate_every: int = 0
+    """Epochs between evaluations in and out of distribution (evaluations.csv); 0: never."""
+
+    def run(self) -> None:
+        """Train, showing each epoch."""
+        from hipshield.lab.progress import TrainingBar
+        from hipshield.learning.train import Extras, train
+
+        extras = Extras(self.threads, self.evaluate_every)
+        folder = self.out / self.config.name
+        with TrainingBar(self.config) as bar:
+            try:
+                run = train(self.config, self.out, resume=self.resume, extras=extras,
+                            show=bar.show)  # fmt: skip
+            except KeyboardInterrupt:
+                bar.close()
+                print(f"stopped; go on with the same command and --resume ({folder})")
+                raise
+        print(f"finished {run.epochs} epochs: {folder}")
+
+
+@dataclass(frozen=True)
 class Bench:
     """Measure speeds as ratios within one run."""
 
@@ -167,6 +201,7 @@ class Demo:
 Verb = (
     Annotated[Worlds, tyro.conf.subcommand("worlds")]
     | Annotated[Watch, tyro.conf.subcommand("watch")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
     | Annotated[Demo, tyro.conf.subcommand("demo")]
 )

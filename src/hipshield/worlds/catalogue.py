@@ -107,6 +107,11 @@ def find_task(name: str, level: int | None = None) -> Task:
     return task if level == 1 else replace(task, name=f"{task.name}-{level}")
 
 
+def base_name(name: str) -> str:
+    """Return a task's name without its level: 'point-goal' of 'point-goal-2'."""
+    return _split_name(name)[0]
+
+
 def _split_name(name: str) -> tuple[str, int | None]:
     """Read a short name or a Gymnasium id as (family, level or None)."""
     text = re.sub(r"-v\d+$", "", name.removeprefix("hipshield/"))

@@ -1,0 +1,1 @@
+"""Learning: policies and critics, policy steps, constraints, SRO, and the training loop."""

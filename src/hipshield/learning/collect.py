@@ -1,0 +1,106 @@
+"""Collecting experience: whole episodes with a batch of robots, all in step."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hipshield.learning.context import Context
+from hipshield.learning.networks import Policy
+from hipshield.learning.normaliser import normalise
+from hipshield.learning.saute import Saute
+from hipshield.learning.state import Batch, TrainState
+
+
+class Arena(Protocol):
+    """What the learners need of a world; `hipshield.worlds.world.World` is one."""
+
+    robots: int
+    actions: int
+    observation_size: int
+    hidden: np.ndarray
+
+    def reset(self, seed: Any) -> Any:
+        """Start episodes; the result has `obs`, shape (robots, size)."""
+
+    def step(self, actions: np.ndarray) -> Any:
+        """Act; the result has `obs`, `reward` and `cost`, one row a robot."""
+
+
+class Tally(NamedTuple):
+    """What an epoch's episodes came to, one value a robot."""
+
+    returns: np.ndarray
+    costs: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def compiled_actor(policy: Policy) -> Callable[..., jax.Array]:
+    """Return the jitted function that draws a batch of actions (or takes their means)."""
+
+    def act(theta: Any, stats: Any, obs: Any, seed: Any, moment: Any, noise: Any) -> jax.Array:
+        key = jax.random.key(seed)
+        key = jax.random.fold_in(jax.random.fold_in(key, moment[0]), moment[1])
+        chosen = policy.apply(theta, normalise(stats, obs))
+        drawn = jax.random.normal(key, chosen.mean.shape)
+        return chosen.mean + noise * jnp.exp(chosen.log_std) * drawn
+
+    return jax.jit(act)
+
+
+class Sight(NamedTuple):
+    """How the policy's input is put together: observation, context, and Sauté's budget."""
+
+    context: Context
+    saute: Saute | None
+
+    def size(self, arena: Arena) -> int:
+        """Return the number of inputs."""
+        return arena.observation_size + self.context.size(arena) + (self.saute is not None)
+
+    def see(self, arena: Arena, obs: np.ndarray, budget: np.ndarray) -> np.ndarray:
+        """Return what the policy sees, single precision, shape (robots, inputs)."""
+        parts = [obs, self.context.read(arena)]
+        if self.saute is not None:
+            parts.append(budget[:, None])
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def collect(
+    arena: Arena, policy: Policy, state: TrainState, sight: Sight, *, steps: int, seed: int
+) -> tuple[Batch, Tally]:
+    """Run one episode of `steps` steps with every robot.
+
+    The seeds of the episodes come from the run's seed and the epoch, so that an epoch depends on
+    nothing that a checkpoint would have to hold besides the training state.
+    """
+    epoch = int(state.epoch)
+    act = compiled_actor(policy)
+    budget = np.ones(arena.robots)
+    now = arena.reset(seed=episode_seeds(seed, epoch, arena.robots))
+    seen = np.empty((steps, arena.robots, sight.size(arena)), np.float32)
+    actions = np.empty((steps, arena.robots, arena.actions), np.float32)
+    rewards, costs, true = (np.empty((steps, arena.robots), np.float32) for _ in range(3))
+    for t in range(steps):
+        seen[t] = sight.see(arena, now.obs, budget)
+        moment = np.array([epoch, t], np.uint32)
+        actions[t] = act(state.theta, state.normaliser, seen[t], seed, moment, 1.0)
+        now = arena.step(np.clip(actions[t], -1.0, 1.0))
+        costs[t], true[t] = now.cost, now.reward
+        rewards[t] = now.reward
+        if sight.saute is not None:
+            budget = sight.saute.spend(budget, now.cost, steps)
+            rewards[t] = sight.saute.shape(now.reward, budget)
+    # The last state is seen with the budget as the episode left it: a fresh one would make the
+    # value it bootstraps with that of a robot which may still violate.
+    last = sight.see(arena, now.obs, budget)
+    return Batch(seen, last, actions, rewards, costs), Tally(true.sum(0), costs.sum(0))
+
+
+def episode_seeds(seed: int, epoch: int, robots: int) -> list[int]:
+    """Return one seed a robot, unlike those of any other epoch or run."""
+    words = np.random.SeedSequence([seed, epoch]).generate_state(robots, np.uint64)
+    return [int(w) for w in words]

@@ -1,0 +1,70 @@
+"""Fitting critics: V_R and V_C together, and SRO's Q_C."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from hipshield.learning.minibatches import descend, one_pass
+from hipshield.learning.networks import Critic
+from hipshield.learning.state import Samples, TrainState
+
+DECAY = 0.001  # of the critics' parameters, added to the loss
+
+
+@dataclass(frozen=True)
+class CriticFit:
+    """How critics are fitted: Adam's rate, rows of a minibatch, passes over the data."""
+
+    rate: float = 1e-3
+    batch: int = 128
+    passes: Any = 10
+
+
+def squared_error(critic: Critic, theta: jax.Array, x: jax.Array, target: jax.Array) -> jax.Array:
+    """Mean squared error, plus a decay of the parameters."""
+    return ((critic.apply(theta, x) - target) ** 2).mean() + DECAY * (theta @ theta)
+
+
+def fit_values(
+    fit: CriticFit, critic: Critic, state: TrainState, samples: Samples, key: jax.Array
+) -> TrainState:
+    """Fit V_R and V_C to their targets, both on the same minibatches.
+
+    `fit.passes` may be an array that is known only when it runs.
+    """
+    both = jax.vmap(
+        jax.grad(lambda theta, x, target: squared_error(critic, theta, x, target)),
+        in_axes=(0, None, 0),
+    )
+
+    def step(carry: Any, rows: jax.Array) -> Any:
+        theta, opt = carry
+        gradient = both(theta, samples.x[rows], samples.targets[:, rows])
+        return jax.vmap(lambda t, o, g: descend(t, o, g, fit.rate))(theta, opt, gradient)
+
+    def sweep(i: jax.Array, carry: Any) -> Any:
+        return one_pass(carry, jax.random.fold_in(key, i), len(samples.x), fit.batch, step)
+
+    carry = (state.critics, state.critics_opt)
+    theta, opt = jax.lax.fori_loop(0, fit.passes, sweep, carry)
+    return state._replace(critics=theta, critics_opt=opt)
+
+
+def fit_cost_q(
+    fit: CriticFit, critic: Critic, state: TrainState, samples: Samples, key: jax.Array
+) -> TrainState:
+    """Fit Q_C(s, a) to V_C(s) + A_C(s, a), which is V_C's own target (paper, Algorithm 1)."""
+    x = jnp.concatenate([samples.x, samples.action], axis=1)
+    gradient = jax.grad(lambda theta, x, target: squared_error(critic, theta, x, target))
+
+    def step(carry: Any, rows: jax.Array) -> Any:
+        theta, opt = carry
+        return descend(theta, opt, gradient(theta, x[rows], samples.targets[1, rows]), fit.rate)
+
+    def sweep(i: jax.Array, carry: Any) -> Any:
+        return one_pass(carry, jax.random.fold_in(key, i), len(x), fit.batch, step)
+
+    theta, opt = jax.lax.fori_loop(0, fit.passes, sweep, (state.cost_q, state.cost_q_opt))
+    return state._replace(cost_q=theta, cost_q_opt=opt)

@@ -1,0 +1,38 @@
+"""Evaluation: fresh episodes through the same code that collects experience for training."""
+
+from typing import Any
+
+import numpy as np
+
+from hipshield.learning.collect import Sight, Tally, collect
+from hipshield.learning.networks import Policy
+from hipshield.learning.state import TrainState
+from hipshield.worlds.hidden import Split
+from hipshield.worlds.task import Task
+from hipshield.worlds.world import World
+
+APART = 1 << 20  # an epoch that no training reaches: its seeds are not among training's
+
+
+def evaluate(
+    policy: Policy, state: TrainState, sight: Sight, task: Task, split: Split, episodes: int
+) -> Tally:
+    """Run episodes with the policy as it acts in training; return their returns and costs.
+
+    The episodes are the same for every policy that is evaluated on this task and split.
+    """
+    world = World(task, episodes, split)
+    apart = state._replace(epoch=np.asarray(APART))
+    _, tally = collect(world, policy, apart, sight, steps=task.episode_steps, seed=0)
+    return tally
+
+
+def summary(tally: Tally, steps: int) -> dict[str, Any]:
+    """Return a row's worth of an evaluation."""
+    return {
+        "episodes": len(tally.returns),
+        "return": float(tally.returns.mean()),
+        "return_std": float(tally.returns.std()),
+        "cost_rate": float(tally.costs.mean() / steps),
+        "free_of_cost": float((tally.costs == 0).mean()),
+    }

@@ -1,0 +1,145 @@
+"""The files of a run: written whole or not at all, and checked when they are read.
+
+A run's folder holds `config.json`, `progress.csv` (one row an epoch, the same bits for the same
+configuration), `timing.csv` (what the machine took), TensorBoard events, and `state.safetensors`,
+the last checkpoint. Nothing is pickled.
+"""
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from hipshield.errors import HipshieldError
+from hipshield.learning.config import VERSION, TrainConfig
+from hipshield.learning.state import TrainState
+
+CONFIG, STATE, PROGRESS = "config.json", "state.safetensors", "progress.csv"
+_FORMAT = f"hipshield-train-{VERSION}"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Replace a file by new contents, or leave it untouched.
+
+    Raises:
+        HipshieldError: it cannot be written, for instance because the disk is full.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise HipshieldError(
+            f"Cannot write '{path}': {error.strerror}. What was there before is intact."
+        ) from None
+
+
+def write_state(folder: Path, config: TrainConfig, state: TrainState) -> None:
+    """Write a checkpoint."""
+    leaves = jax.tree.leaves(state)
+    arrays = {f"leaf{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    facts = {"format": _FORMAT, "config": config.hash, "epoch": int(state.epoch)}
+    # One entry only: the library writes several in an order that changes from run to run.
+    write_whole(folder / STATE, save(arrays, metadata={"hipshield": json.dumps(facts)}))
+
+
+def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainState:
+    """Read a checkpoint of this very configuration.
+
+    Args:
+        folder: of the run.
+        config: the run's configuration.
+        like: any state of the right shapes.
+
+    Raises:
+        HipshieldError: it is missing, damaged, or of another run.
+    """
+    path = folder / STATE
+    arrays, meta = _read_arrays(path)
+    if meta.get("format") != _FORMAT:
+        raise HipshieldError(f"'{path}' is not a checkpoint that this version can read.")
+    if meta.get("config") != config.hash:
+        raise HipshieldError(
+            f"'{path}' belongs to another configuration than '{folder / CONFIG}'."
+            " Start a new run in a folder of its own."
+        )
+    leaves, shape = jax.tree.flatten(like)
+    read = [arrays.get(f"leaf{i:03d}") for i in range(len(leaves))]
+    for mine, theirs in zip(leaves, read, strict=True):
+        if theirs is None or theirs.shape != mine.shape or theirs.dtype != mine.dtype:
+            raise HipshieldError(f"'{path}' does not hold the parameters of this run.")
+        if not np.isfinite(theirs).all():
+            raise HipshieldError(f"'{path}' holds parameters that are not finite numbers.")
+    return jax.tree.unflatten(shape, [jax.numpy.asarray(a) for a in read])
+
+
+def _read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            names = file.keys()
+            facts = json.loads((file.metadata() or {}).get("hipshield", "{}"))
+            return {n: file.get_tensor(n) for n in names}, facts
+    except FileNotFoundError:
+        raise HipshieldError(f"There is no checkpoint at '{path}'.") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise HipshieldError(f"'{path}' is not a readable checkpoint: {error}") from None
+
+
+def read_config(folder: Path) -> TrainConfig:
+    """Read a run's configuration."""
+    path = folder / CONFIG
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise HipshieldError(f"'{folder}' is not a run: it has no {CONFIG}.") from None
+    return TrainConfig.from_json(text, where=f"'{path}'")
+
+
+def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write a table of rows with equal columns as CSV."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV table, or nothing where there is none."""
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep two processes from training in one folder.
+
+    The lock names its process: one that a killed process left behind does not count.
+    """
+    path = folder / "lock.json"
+    if path.exists():
+        with contextlib.suppress(ValueError, KeyError, OSError):
+            owner = int(json.loads(path.read_text())["process"])
+            if owner != os.getpid() and Path(f"/proc/{owner}").exists():
+                raise HipshieldError(f"Process {owner} is training in '{folder}' already.")
+    write_whole(path, json.dumps({"process": os.getpid()}).encode())
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)

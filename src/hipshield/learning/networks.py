@@ -1,0 +1,148 @@
+"""Networks as flat vectors: one array holds a network, a static shape says how to read it.
+
+A flat vector is what conjugate gradients, line searches and checkpoints want anyway, and an
+optimiser's step on it is one fused operation instead of a dozen small ones.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """A multilayer perceptron with tanh between its layers.
+
+    Attributes:
+        sizes: width of each layer, input first, output last.
+    """
+
+    sizes: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Number of parameters."""
+        return sum((a + 1) * b for a, b in pairwise(self.sizes))
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Draw parameters uniformly within ±1/√(inputs of the layer), shape (count,)."""
+        parts = []
+        for a, b in pairwise(self.sizes):
+            key, draw = jax.random.split(key)
+            bound = 1 / np.sqrt(a)
+            parts.append(jax.random.uniform(draw, ((a + 1) * b,), minval=-bound, maxval=bound))
+        return jnp.concatenate(parts)
+
+    def apply(self, theta: jax.Array, x: jax.Array) -> jax.Array:
+        """Evaluate at inputs of shape (..., first size)."""
+        start = 0
+        for i, (a, b) in enumerate(pairwise(self.sizes)):
+            weight = theta[start : start + a * b].reshape(a, b)
+            bias = theta[start + a * b : start + (a + 1) * b]
+            start += (a + 1) * b
+            x = x @ weight + bias
+            if i < len(self.sizes) - 2:
+                x = jnp.tanh(x)
+        return x
+
+
+class Gaussian(NamedTuple):
+    """Independent normal distributions of actions.
+
+    Attributes:
+        mean: shape (..., actions).
+        log_std: broadcasts against the mean.
+    """
+
+    mean: Any
+    log_std: Any
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw one action for each mean."""
+        return self.mean + jnp.exp(self.log_std) * jax.random.normal(key, self.mean.shape)
+
+    def log_prob(self, action: jax.Array) -> jax.Array:
+        """Log density, shape (...,)."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return (-0.5 * z**2 - self.log_std - 0.5 * LOG_2PI).sum(-1)
+
+    def entropy(self) -> jax.Array:
+        """Differential entropy, shape (...,)."""
+        each = self.log_std + 0.5 * (1 + LOG_2PI)
+        return jnp.broadcast_to(each, self.mean.shape).sum(-1)
+
+
+def kl(p: Gaussian, q: Gaussian) -> jax.Array:
+    """KL(p ‖ q) of each action dimension, shape (..., actions)."""
+    ratio = jnp.exp(2 * (p.log_std - q.log_std))
+    shift = (p.mean - q.mean) * jnp.exp(-q.log_std)
+    return 0.5 * (ratio + shift**2 - 1) + q.log_std - p.log_std
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A Gaussian policy: its mean is a network of the state, its spread a parameter.
+
+    Attributes:
+        mean: the network.
+    """
+
+    mean: Mlp
+
+    @property
+    def actions(self) -> int:
+        """Number of action dimensions."""
+        return self.mean.sizes[-1]
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Draw parameters θ: the network's, then log σ = 0 for each action dimension."""
+        return jnp.concatenate([self.mean.init(key), jnp.zeros(self.actions)])
+
+    def apply(self, theta: jax.Array, x: jax.Array) -> Gaussian:
+        """Return π_θ(· | x)."""
+        return Gaussian(self.mean.apply(theta, x), theta[-self.actions :])
+
+
+@dataclass(frozen=True)
+class Critic:
+    """A value of states, or of states and actions put together."""
+
+    net: Mlp
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Draw parameters."""
+        return self.net.init(key)
+
+    def apply(self, theta: jax.Array, x: jax.Array) -> jax.Array:
+        """Return values, shape (...,)."""
+        return self.net.apply(theta, x)[..., 0]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The shapes of everything a run trains: one policy, and critics that share a shape.
+
+    Attributes:
+        policy: π(a | s).
+        critic: V_R(s) and V_C(s).
+        cost_q: Q_C(s, a).
+    """
+
+    policy: Policy
+    critic: Critic
+    cost_q: Critic
+
+
+def make_networks(inputs: int, actions: int, hidden: tuple[int, ...] = (64, 64)) -> Networks:
+    """Return the networks for observations and actions of these sizes."""
+    return Networks(
+        policy=Policy(Mlp((inputs, *hidden, actions))),
+        critic=Critic(Mlp((inputs, *hidden, 1))),
+        cost_q=Critic(Mlp((inputs + actions, *hidden, 1))),
+    )

@@ -1,0 +1,109 @@
+"""A finished (or unfinished) run: its configuration, its progress, and a policy to act with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from hipshield.errors import HipshieldError
+from hipshield.learning.catalogue import find_algorithm
+from hipshield.learning.collect import Sight, compiled_actor
+from hipshield.learning.config import TrainConfig
+from hipshield.learning.context import find_context
+from hipshield.learning.files import PROGRESS, read_config, read_rows, read_state
+from hipshield.learning.lagrange import START
+from hipshield.learning.networks import Networks, make_networks
+from hipshield.learning.normaliser import Normaliser
+from hipshield.learning.saute import Saute
+from hipshield.learning.state import start_state
+from hipshield.worlds.world import World
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """A policy that acts on raw observations: its normaliser is inside.
+
+    Attributes:
+        networks: its shape.
+        theta: its parameters.
+        normaliser: statistics of its inputs.
+        sight: what it sees besides the observation.
+        inputs: number of values it takes.
+    """
+
+    networks: Networks
+    theta: Any
+    normaliser: Normaliser
+    sight: Sight
+    inputs: int
+
+    def __call__(self, inputs: np.ndarray, seed: int | None = None, moment: int = 0) -> np.ndarray:
+        """Return actions in [−1, 1] for one input or a batch of them.
+
+        Args:
+            inputs: what the policy sees: the observation, then the context's values (and
+                Sauté's budget), shape (inputs,) or (robots, inputs).
+            seed: draw actions with this seed; None takes the distribution's mean.
+            moment: step number, so that each step draws anew.
+        """
+        x = np.atleast_2d(np.asarray(inputs, np.float32))
+        if x.ndim != 2 or x.shape[1] != self.inputs:
+            raise HipshieldError(
+                f"This policy takes {self.inputs} values: the observation and its context."
+                f" Got shape {np.shape(inputs)}."
+            )
+        act = compiled_actor(self.networks.policy)
+        when = np.array([0, moment], np.uint32)
+        noise = 0.0 if seed is None else 1.0
+        action = np.clip(act(self.theta, self.normaliser, x, seed or 0, when, noise), -1, 1)
+        return action if np.ndim(inputs) == 2 else action[0]
+
+    def see(self, world: World, obs: np.ndarray, budget: np.ndarray | None = None) -> np.ndarray:
+        """Put together what the policy sees in a world, shape (robots, inputs)."""
+        full = np.ones(world.robots) if budget is None else budget
+        return self.sight.see(world, obs, full)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, read.
+
+    Attributes:
+        folder: where it is.
+        config: what was run.
+        epochs: finished epochs.
+        policy: the trained policy.
+    """
+
+    folder: Path
+    config: TrainConfig
+    epochs: int
+    policy: TrainedPolicy
+
+    @property
+    def progress(self) -> list[dict[str, float]]:
+        """One row an epoch."""
+        rows = read_rows(self.folder / PROGRESS)
+        return [{k: float(v) for k, v in row.items()} for row in rows]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Run":
+        """Read a run.
+
+        Raises:
+            HipshieldError: the folder is not a run, or its checkpoint is damaged.
+        """
+        folder = Path(folder)
+        config = read_config(folder)
+        row = find_algorithm(config.algo)
+        saute = Saute(config.cost_limit) if row.saute else None
+        sight = Sight(find_context(config.context), saute)
+        world = World(config.find_task(), 1, config.split, threads=1)
+        size = sight.size(world)
+        nets = make_networks(size, world.actions, config.hidden)
+        state = read_state(folder, config, start_state(nets, config.seed, START))
+        theta, stats = jax.tree.map(np.asarray, (state.theta, state.normaliser))
+        policy = TrainedPolicy(nets, theta, stats, sight, size)
+        return cls(folder, config, int(state.epoch), policy)

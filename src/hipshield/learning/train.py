@@ -1,0 +1,222 @@
+"""The training loop: collect, update, write down, show; from the start or from a checkpoint.
+
+>>> run = train(TrainConfig(task="point-goal", algo="rcpo", steps=200_000), "runs")
+>>> action = run.policy(obs, hidden)
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from tensorboardX import SummaryWriter
+
+from hipshield.errors import HipshieldError
+from hipshield.learning.catalogue import find_algorithm
+from hipshield.learning.collect import Sight, collect
+from hipshield.learning.config import TrainConfig
+from hipshield.learning.context import find_context
+from hipshield.learning.evaluate import evaluate, summary
+from hipshield.learning.files import (
+    CONFIG,
+    PROGRESS,
+    STATE,
+    locked,
+    read_rows,
+    read_state,
+    write_rows,
+    write_state,
+    write_whole,
+)
+from hipshield.learning.lagrange import START
+from hipshield.learning.networks import make_networks
+from hipshield.learning.run import Run
+from hipshield.learning.saute import Saute
+from hipshield.learning.sro import Sro
+from hipshield.learning.state import TrainState, start_state
+from hipshield.learning.update import Recipe, update
+from hipshield.worlds.catalogue import base_name, find_task
+from hipshield.worlds.world import World
+
+Row = dict[str, Any]
+Show = Callable[[Row], None]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a run may have besides its configuration, without changing its result.
+
+    Attributes:
+        threads: physics threads; None for one per core.
+        evaluate_every: epochs between evaluations, 0 for none.
+        evaluate_episodes: episodes of each.
+    """
+
+    threads: int | None = None
+    evaluate_every: int = 0
+    evaluate_episodes: int = 20
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.evaluate_every < 0 or self.evaluate_episodes < 1:
+            raise HipshieldError("Evaluate every 0 (never) or more epochs, 1 or more episodes.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A configuration turned into the things that it names."""
+
+    world: World
+    sight: Sight
+    recipe: Recipe
+    steps: int
+
+
+def make_plan(config: TrainConfig, threads: int | None = None) -> Plan:
+    """Build world, sight and recipe of a run."""
+    row, task = find_algorithm(config.algo), config.find_task()
+    world = World(task, config.robots, config.split, threads)
+    sight = Sight(find_context(config.context), Saute(config.cost_limit) if row.saute else None)
+    recipe = Recipe(
+        algorithm=row,
+        networks=make_networks(sight.size(world), world.actions, config.hidden),
+        sro=Sro(weight=config.sro, estimator=config.sro_estimator),
+        gamma=config.gamma,
+        cost_gamma=config.cost_gamma,
+        lam=config.lam,
+        cost_lam=config.lam,
+        cost_limit=config.cost_limit,
+        multiplier_rate=config.multiplier_rate,
+        epochs=config.epochs,
+    )
+    return Plan(world, sight, recipe, task.episode_steps)
+
+
+def train(
+    config: TrainConfig,
+    out: str | Path = "runs",
+    *,
+    resume: bool = False,
+    extras: Extras | None = None,
+    show: Show = lambda row: None,
+) -> Run:
+    """Train a policy, or go on training it.
+
+    Args:
+        config: the run.
+        out: folder that holds runs; this one's is named by its configuration.
+        resume: go on from the last checkpoint, if there is one.
+        extras: what does not change the result.
+        show: called with each epoch's row.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        HipshieldError: the folder holds a run already and `resume` was not asked for, or its
+            checkpoint is damaged, or something cannot be written.
+        KeyboardInterrupt: stopped by hand; the last finished epoch's checkpoint is kept.
+    """
+    folder = Path(out) / config.name
+    if (folder / STATE).exists() and not resume:
+        raise HipshieldError(f"'{folder}' holds a run already: go on with --resume, or use --out.")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        extras = extras or Extras()
+        plan = make_plan(config, extras.threads)
+        state = start_state(plan.recipe.networks, config.seed, START)
+        if (folder / STATE).exists():
+            state = read_state(folder, config, state)
+        write_whole(folder / CONFIG, config.to_json().encode())
+
+        def finished(row: Row, state: TrainState) -> None:
+            show(row)
+            if extras.evaluate_every and int(state.epoch) % extras.evaluate_every == 0:
+                _evaluate(config, plan, folder, extras, state)
+
+        _epochs(config, plan, state, folder, finished)
+    return Run.load(folder)
+
+
+def _epochs(
+    config: TrainConfig,
+    plan: Plan,
+    state: TrainState,
+    folder: Path,
+    finished: Callable[[Row, TrainState], None],
+) -> None:
+    """Run the epochs that are still to come; call `finished` after each."""
+    first = int(state.epoch)
+    rows: list[Row] = list(read_rows(folder / PROGRESS)[:first])
+    timing: list[Row] = list(read_rows(folder / "timing.csv")[:first])
+    if len(rows) < first:
+        raise HipshieldError(f"'{folder / PROGRESS}' lacks epochs that its checkpoint has.")
+    with SummaryWriter(str(folder / "events"), purge_step=first) as board:
+        for epoch in range(first, config.epochs):
+            start = time.perf_counter()
+            state, row, collected = one_epoch(config, plan, state)
+            spent = time.perf_counter() - start
+            rows.append(row)
+            timing.append(
+                {
+                    "epoch": epoch,
+                    "seconds": f"{spent:.4f}",
+                    "collecting": f"{collected:.4f}",
+                    "steps_per_second": f"{config.epoch_steps / spent:.1f}",
+                }
+            )
+            # The table first: a checkpoint must never know of an epoch that the table lacks.
+            write_rows(folder / PROGRESS, rows)
+            write_rows(folder / "timing.csv", timing)
+            write_state(folder, config, state)
+            for name, value in row.items():
+                board.add_scalar(name, value, row["steps"])
+            finished(row | {"steps_per_second": config.epoch_steps / spent}, state)
+
+
+def _evaluate(
+    config: TrainConfig, plan: Plan, folder: Path, extras: Extras, state: TrainState
+) -> None:
+    """Evaluate in and out of distribution, and add the rows to `evaluations.csv`."""
+    epoch, path = int(state.epoch), folder / "evaluations.csv"
+    rows: list[Row] = [dict(r) for r in read_rows(path) if int(r["epoch"]) < epoch - 1]
+    ood = find_task(base_name(config.task), 2)
+    for split, task in (("train", config.find_task()), ("ood", ood)):
+        policy = plan.recipe.networks.policy
+        tally = evaluate(policy, state, plan.sight, task, split, extras.evaluate_episodes)
+        facts = {"epoch": epoch - 1, "split": split, "task": task.name}
+        rows.append(facts | summary(tally, task.episode_steps))
+    write_rows(path, rows)
+
+
+def one_epoch(config: TrainConfig, plan: Plan, state: TrainState) -> tuple[TrainState, Row, float]:
+    """Collect and update once; return the state, the row, and the seconds of collecting."""
+    start = time.perf_counter()
+    batch, tally = collect(
+        plan.world, plan.recipe.networks.policy, state, plan.sight,
+        steps=plan.steps, seed=config.seed,
+    )  # fmt: skip
+    collected = time.perf_counter() - start
+    state, metrics = update(plan.recipe, state, batch, config.seed)
+    epoch = int(state.epoch)
+    row: Row = {
+        "epoch": epoch - 1,
+        "steps": epoch * config.epoch_steps,
+        "return": float(tally.returns.mean()),
+        "return_std": float(tally.returns.std()),
+        "cost": float(tally.costs.mean()),
+        "cost_rate": float(tally.costs.mean() / plan.steps),
+    }
+    if plan.sight.saute is not None:
+        row["budget_left"] = float((batch.last_obs[:, -1] > 0).mean())
+    row |= {name: float(value) for name, value in sorted(jax.device_get(metrics).items())}
+    bad = [name for name, value in row.items() if not np.isfinite(value)]
+    if bad:
+        raise HipshieldError(
+            f"Epoch {epoch - 1} of {config.name} gave {', '.join(bad)} that is not finite. The"
+            " checkpoint of the epoch before is kept."
+        )
+    return state, row, collected
