@@ -64,12 +64,13 @@ def take(step, state, samples, advantage=None, **rest):
 
     The rest are fields of `Problem`: excess, multiplier, key (a number here) and share.
     """
-    rest = {"excess": 0.0, "multiplier": 0.0, "key": 0, "share": 1.0} | rest
-    rest["key"] = jax.random.key(rest["key"])
+    rest = {"excess": 0.0, "multiplier": 0.0, "share": 1.0} | rest
+    key = jax.random.key(rest.pop("key", 0))
     rest["advantage"] = samples.reward_advantage if advantage is None else advantage
+    rest = {name: np.asarray(value, np.float32) for name, value in rest.items()}
     numbers = {name: getattr(step, name) for name in NUMBERS if hasattr(step, name)}
     frame = replace(step, **dict.fromkeys(numbers, 0))
-    return compiled(frame)(numbers, state, samples, rest)
+    return compiled(frame)(numbers, state, samples, rest | {"key": key})
 
 
 def mlp64(sizes, theta, x):
@@ -136,6 +137,9 @@ def fisher64(theta, x, h=1e-3):
     def d(step):
         return distance64(theta, theta + step, x) / ACTIONS
 
-    return np.array(
-        [[(d(a + b) - d(a - b) - d(b - a) + d(-a - b)) / (4 * h * h) for b in rows] for a in rows]
-    )
+    hessian = np.zeros((len(theta), len(theta)))
+    for i, a in enumerate(rows):
+        for j, b in enumerate(rows[: i + 1]):
+            change = d(a + b) - d(a - b) - d(b - a) + d(-a - b)
+            hessian[i, j] = hessian[j, i] = change / (4 * h * h)
+    return hessian

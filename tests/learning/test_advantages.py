@@ -53,7 +53,7 @@ def test_agrees_with_a_plain_loop(seed, shape, gamma, lam):
 
 def test_the_comparison_notices_small_mistakes():
     reward, value, last = draw_case(0, (50, 2))
-    advantage, _ = gae(reward, value, last, 0.99, 0.95)
+    advantage, _ = compiled(reward, value, last, 0.99, 0.95)
     assert same(advantage, plain_gae(reward, value, last, 0.99, 0.95))
     assert not same(advantage, plain_gae(reward, value, last, 0.99, 0.951))
     assert not same(advantage, plain_gae(reward, value, last, 0.9901, 0.95))
@@ -68,21 +68,21 @@ def test_three_steps_by_hand():
     # δ_0 = 1 + 2/2 - 4 = -2      A_0 = -2 + 3.25/4 = -1.1875
     # Targets A + V: 2.8125, 5.25, 7. All are exact in binary.
     reward, value = jnp.array([[1.0], [2.0], [3.0]]), jnp.array([[4.0], [2.0], [6.0]])
-    advantage, target = gae(reward, value, jnp.array([8.0]), 0.5, 0.5)
+    advantage, target = compiled(reward, value, jnp.array([8.0]), 0.5, 0.5)
     assert advantage.ravel().tolist() == [-1.1875, 3.25, 1.0]
     assert target.ravel().tolist() == [2.8125, 5.25, 7.0]
 
 
 def test_lambda_zero_is_the_td_error():
     reward, value, last = draw_case(1, (50, 2))
-    advantage, _ = gae(reward, value, last, 0.97, 0.0)
+    advantage, _ = compiled(reward, value, last, 0.97, 0.0)
     after = np.concatenate([value[1:], last[None]])
     np.testing.assert_allclose(advantage, reward + 0.97 * after - value, atol=1e-6)
 
 
 def test_lambda_one_is_the_discounted_return_less_the_value():
     reward, value, last = draw_case(2, (50, 2))
-    advantage, target = gae(reward, value, last, 0.97, 1.0)
+    advantage, target = compiled(reward, value, last, 0.97, 1.0)
     for t in range(50):
         weights = 0.97 ** np.arange(50 - t)
         rest = weights @ reward[t:].astype(float) + 0.97 ** (50 - t) * last
@@ -92,10 +92,10 @@ def test_lambda_one_is_the_discounted_return_less_the_value():
 
 def test_nothing_comes_of_nothing():
     nothing = jnp.zeros((50, 2))
-    advantage, target = gae(nothing, nothing, jnp.zeros(2), 0.99, 0.95)
+    advantage, target = compiled(nothing, nothing, jnp.zeros(2), 0.99, 0.95)
     assert not advantage.any() and not target.any()
     # ... but the value of the state after the last step counts, less with each step before it.
-    advantage, _ = gae(nothing, nothing, jnp.ones(2), 0.99, 0.95)
+    advantage, _ = compiled(nothing, nothing, jnp.ones(2), 0.99, 0.95)
     assert advantage[-1, 0] == pytest.approx(0.99)
     assert all(earlier < later for earlier, later in pairwise(advantage[:, 0].tolist()))
 
@@ -103,15 +103,15 @@ def test_nothing_comes_of_nothing():
 def test_values_that_are_right_leave_no_advantage():
     # A reward of 1 for ever, γ = 1/2: every state is worth 2.
     value = jnp.full((9, 2), 2.0)
-    advantage, target = gae(jnp.ones((9, 2)), value, jnp.full(2, 2.0), 0.5, 0.95)
+    advantage, target = compiled(jnp.ones((9, 2)), value, jnp.full(2, 2.0), 0.5, 0.95)
     assert not advantage.any() and (target == 2.0).all()
 
 
 def test_robots_do_not_mix():
     reward, value, last = draw_case(3, (50, 2))
-    before, _ = gae(reward, value, last, 0.99, 0.95)
+    before, _ = compiled(reward, value, last, 0.99, 0.95)
     reward[:, 1] += 1
-    after, _ = gae(reward, value, last, 0.99, 0.95)
+    after, _ = compiled(reward, value, last, 0.99, 0.95)
     np.testing.assert_array_equal(before[:, 0], after[:, 0])
     assert (before[:, 1] != after[:, 1]).all()
 

@@ -83,7 +83,6 @@ def test_at_the_end_of_the_run_nothing_moves():
     np.testing.assert_array_equal(new.theta, state.theta)
 
 
-@pytest.mark.xfail(strict=True, reason="cup_step scales its projection's rate even if decay is off")
 def test_without_decay_the_share_of_the_run_does_not_matter():
     state, samples = make_case(0)
     step = ImproveThenProject(replace(IMPROVE, decay=False))

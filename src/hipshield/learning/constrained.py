@@ -1,7 +1,7 @@
 """CPO's policy step: the best step inside the trust region that satisfies the linearised cost.
 
-With g and b the gradients of reward and cost surrogate, H the Fisher matrix, c the excess of the
-mean episode cost over its limit, and δ the KL:
+With g the gradient of the *loss* (minus the reward surrogate), b that of the cost surrogate, H
+the Fisher matrix, c the excess of the mean episode cost over its limit, and δ the KL:
 
     q = gᵀH⁻¹g,  r = gᵀH⁻¹b,  s = bᵀH⁻¹b,   A = q − r²/s,   B = 2δ − c²/s
 
@@ -40,9 +40,8 @@ class Dual(NamedTuple):
     case: jax.Array
 
 
-def find_case(q: jax.Array, r: jax.Array, s: jax.Array, c: jax.Array, kl: float) -> jax.Array:
+def find_case(s: jax.Array, c: jax.Array, kl: float) -> jax.Array:
     """Tell which of the five cases applies."""
-    del q, r
     overlap = 2 * kl - c**2 / (s + _TINY)
     inside = jnp.where(overlap < 0, 3, 2)
     outside = jnp.where(overlap >= 0, 1, 0)
@@ -54,25 +53,34 @@ def solve_dual(q: jax.Array, r: jax.Array, s: jax.Array, c: jax.Array, kl: float
     """Maximise CPO's dual over λ ≥ 0 in closed form.
 
     The dual is f_a(λ) = −½(A/λ + Bλ) − rc/s where λc ≥ r, and f_b(λ) = −½(q/λ + 2δλ) elsewhere.
-    Each piece has one maximum, which is clipped to its interval.
+    Each piece has one maximum, which is clipped to its interval; an empty interval has none.
     """
-    case = find_case(q, r, s, c, kl)
-    a = jnp.maximum(q - r**2 / (s + _TINY), 0.0)
+    case = find_case(s, c, kl)
+    # Where cost and reward pull along one line, A is 0 up to rounding, and λ would be, too.
+    a = jnp.maximum(q - r**2 / (s + _TINY), 1e-6 * q + _TINY)
     b = 2 * kl - c**2 / (s + _TINY)
     best_a = jnp.sqrt(a / jnp.maximum(b, _TINY))
     best_b = jnp.sqrt(q / (2 * kl))
     border = r / jnp.where(jnp.abs(c) < _TINY, jnp.where(c < 0, -_TINY, _TINY), c)
-    border = jnp.maximum(border, 0.0)
-    # Below zero excess, λ c ≥ r holds for λ ≤ r/c; above, for λ ≥ r/c.
-    lam_a = jnp.where(c < 0, jnp.minimum(best_a, border), jnp.maximum(best_a, border))
-    lam_b = jnp.where(c < 0, jnp.maximum(best_b, border), jnp.minimum(best_b, border))
-    f_a = -0.5 * (a / (lam_a + _TINY) + b * lam_a) - r * c / (s + _TINY)
-    f_b = -0.5 * (q / (lam_b + _TINY) + 2 * kl * lam_b)
-    lam = jnp.where(f_a >= f_b, lam_a, lam_b)
+    # λ c ≥ r holds for λ ≤ r/c while the excess c is below zero, and for λ ≥ r/c above.
+    low_a, high_a = jnp.where(c < 0, 0.0, border), jnp.where(c < 0, border, jnp.inf)
+    low_b, high_b = jnp.where(c < 0, border, 0.0), jnp.where(c < 0, jnp.inf, border)
+    lam_a, f_a = _best_of_piece(a, b, best_a, low_a, high_a)
+    lam_b, f_b = _best_of_piece(q, 2 * kl, best_b, low_b, high_b)
+    lam = jnp.where(f_a - r * c / (s + _TINY) >= f_b, lam_a, lam_b)
     nu = jnp.maximum(lam * c - r, 0.0) / (s + _TINY)
     free = case >= 3
-    lam = jnp.where(free, jnp.sqrt(q / (2 * kl)), lam)
-    return Dual(lam, jnp.where(free, 0.0, nu), case)
+    return Dual(jnp.where(free, best_b, lam), jnp.where(free, 0.0, nu), case)
+
+
+def _best_of_piece(
+    over: jax.Array, slope: jax.Array | float, best: jax.Array, low: jax.Array, high: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Maximise −½(over/λ + slope·λ) between two bounds; the value is −∞ when they cross."""
+    low = jnp.maximum(low, 0.0)
+    lam = jnp.clip(best, low, high)
+    value = -0.5 * (over / (lam + _TINY) + slope * lam)
+    return lam, jnp.where(high > low, value, -jnp.inf)
 
 
 def constrained_step(
@@ -92,7 +100,8 @@ def constrained_step(
     product = fisher_product(problem.policy, theta, samples.x, step.damping)
     g_up = conjugate_gradient(product, g, step.iterations)
     b_up = conjugate_gradient(product, b, step.iterations)
-    q, r, s = g_up @ product(g_up), g @ b_up, b_up @ product(b_up)
+    # The dual is written for a loss, and g here is of a gain: hence the sign of r.
+    q, r, s = g_up @ product(g_up), -(g @ b_up), b_up @ product(b_up)
     dual = solve_dual(q, r, s, c, step.target_kl)
     move = jnp.where(
         dual.case == 0,

@@ -41,7 +41,7 @@ def cup_step(
     samples = problem.samples
     halfway = problem.policy.apply(improved.theta, samples.x)
     weight = problem.multiplier * (1 - step.gamma * step.lam) / (1 - step.gamma)
-    rate = step.improve.rate * problem.share
+    rate = step.improve.rate * (problem.share if step.improve.decay else 1.0)
 
     def loss(theta: jax.Array, rows: jax.Array) -> jax.Array:
         part = some_rows(samples, rows)
