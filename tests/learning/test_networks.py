@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from synthetic import mlp64
 
-from hipshield.learning.networks import Critic, Gaussian, Mlp, Policy, make_networks
+from hipshield.learning.networks import (
+    Critic,
+    Gaussian,
+    Mlp,
+    Policy,
+    gradient_of,
+    make_networks,
+)
 
 SIZES = [(3, 2), (3, 8, 2), (1, 5, 4, 3)]
 
@@ -127,3 +134,16 @@ def test_make_networks():
     assert nets.critic.net.sizes == (5, 8, 4, 1)
     assert nets.cost_q.net.sizes == (7, 8, 4, 1)  # state and action together
     assert make_networks(5, 2).policy.mean.sizes == (5, 64, 64, 2)
+
+
+def test_gradients_of_the_parts_are_the_gradient():
+    policy = make_networks(3, 2, (4,)).policy
+    theta = policy.init(jax.random.key(0))
+    x = jax.random.normal(jax.random.key(1), (5, 3))
+
+    def loss(theta, scale):
+        chosen = policy.apply(theta, x)
+        return scale * (chosen.mean**2).sum() + (jnp.exp(chosen.log_std) * chosen.mean).sum()
+
+    np.testing.assert_array_equal(gradient_of(policy, loss)(theta, 2.0), jax.grad(loss)(theta, 2.0))
+    assert not np.allclose(gradient_of(policy, loss)(theta, 1.0), jax.grad(loss)(theta, 2.0))

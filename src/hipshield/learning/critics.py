@@ -1,5 +1,6 @@
 """Fitting critics: V_R and V_C together, and SRO's Q_C."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hipshield.learning.minibatches import descend, one_pass
-from hipshield.learning.networks import Critic
+from hipshield.learning.networks import Critic, gradient_of
 from hipshield.learning.state import Samples, TrainState
 
 DECAY = 0.001  # of the critics' parameters, added to the loss
@@ -22,9 +23,14 @@ class CriticFit:
     passes: Any = 10
 
 
-def squared_error(critic: Critic, theta: jax.Array, x: jax.Array, target: jax.Array) -> jax.Array:
-    """Mean squared error, plus a decay of the parameters."""
-    return ((critic.apply(theta, x) - target) ** 2).mean() + DECAY * (theta @ theta)
+def error_gradient(critic: Critic) -> Callable[..., jax.Array]:
+    """Return (θ, x, target) ↦ ∇ of the mean squared error, plus a decay of the parameters."""
+
+    def squared_error(theta: Any, x: jax.Array, target: jax.Array) -> jax.Array:
+        return ((critic.apply(theta, x) - target) ** 2).mean()
+
+    gradient = gradient_of(critic, squared_error)
+    return lambda theta, x, target: gradient(theta, x, target) + 2 * DECAY * theta
 
 
 def fit_values(
@@ -34,10 +40,7 @@ def fit_values(
 
     `fit.passes` may be an array that is known only when it runs.
     """
-    both = jax.vmap(
-        jax.grad(lambda theta, x, target: squared_error(critic, theta, x, target)),
-        in_axes=(0, None, 0),
-    )
+    both = jax.vmap(error_gradient(critic), in_axes=(0, None, 0))
 
     def step(carry: Any, rows: jax.Array) -> Any:
         theta, opt = carry
@@ -57,7 +60,7 @@ def fit_cost_q(
 ) -> TrainState:
     """Fit Q_C(s, a) to V_C(s) + A_C(s, a), which is V_C's own target (paper, Algorithm 1)."""
     x = jnp.concatenate([samples.x, samples.action], axis=1)
-    gradient = jax.grad(lambda theta, x, target: squared_error(critic, theta, x, target))
+    gradient = error_gradient(critic)
 
     def step(carry: Any, rows: jax.Array) -> Any:
         theta, opt = carry

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from hipshield.learning.minibatches import descend
-from hipshield.learning.networks import kl
+from hipshield.learning.networks import gradient_of, kl
 from hipshield.learning.policy_steps import (
     Clipped,
     Metrics,
@@ -50,9 +50,11 @@ def cup_step(
         cost = ratio(problem.policy, theta, part) * samples.cost_advantage[rows]
         return (weight * cost + away).mean()
 
+    gradient = gradient_of(problem.policy, loss)
+
     def descend_once(carry: Any, rows: jax.Array) -> Any:
         theta, opt = carry
-        return descend(theta, opt, jax.grad(loss)(theta, rows), rate)
+        return descend(theta, opt, gradient(theta, rows), rate)
 
     key = jax.random.fold_in(problem.key, 1 << 16)  # apart from the first half's passes
     state, passes, moved = run_passes(

@@ -1,10 +1,12 @@
 """Passes over data in shuffled minibatches: one compiled loop serves every fit."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from hipshield.learning.state import ADAM
@@ -13,6 +15,32 @@ MAX_NORM = 40.0  # of a gradient
 
 Carry = Any
 Step = Callable[[Carry, jax.Array], Carry]
+
+
+@lru_cache(maxsize=8)
+def _strides(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a fixed random order of the rows, and the strides that visit all of them.
+
+    A stride a visits every row when it shares no factor with their number; a · row must fit 32
+    bits.
+    """
+    strides = np.arange(1, max(2, min(rows, 2**32 // rows)), dtype=np.uint32)
+    strides = strides[np.gcd(strides, rows) == 1]
+    return np.random.default_rng(0).permutation(rows).astype(np.uint32), strides
+
+
+def shuffle(key: jax.Array, rows: int) -> jax.Array:
+    """Return a random order of the rows, shape (rows,).
+
+    Sorting random numbers took as long as fitting. Instead a fixed order is walked twice, with a
+    stride and a start that the key draws: i ↦ order[(a i + b) mod rows].
+    """
+    order, strides = _strides(rows)
+    which = jax.random.randint(key, (2, 2), 0, jnp.array([len(strides), rows]))
+    walk = jnp.arange(rows, dtype=jnp.uint32)
+    for stride, start in which.astype(jnp.uint32):
+        walk = jnp.asarray(order)[(jnp.asarray(strides)[stride] * walk % rows + start) % rows]
+    return walk
 
 
 def one_pass(carry: Carry, key: jax.Array, rows: int, size: int, step: Step) -> Carry:
@@ -27,7 +55,7 @@ def one_pass(carry: Carry, key: jax.Array, rows: int, size: int, step: Step) -> 
     """
     count = max(rows // size, 1)
     size = min(size, rows)
-    order = jax.random.permutation(key, rows)[: count * size].reshape(count, size)
+    order = shuffle(key, rows)[: count * size].reshape(count, size)
     return jax.lax.scan(lambda c, i: (step(c, i), None), carry, order)[0]
 
 

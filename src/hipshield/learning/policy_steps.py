@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hipshield.learning.minibatches import descend, one_pass
-from hipshield.learning.networks import Policy, kl
+from hipshield.learning.networks import Policy, gradient_of, kl
 from hipshield.learning.second_order import conjugate_gradient, fisher_product, line_search
 from hipshield.learning.state import Samples, TrainState
 
@@ -108,12 +108,12 @@ def some_rows(samples: Samples, rows: jax.Array) -> Samples:
 
 def clipped_step(step: Clipped, state: TrainState, problem: Problem) -> tuple[TrainState, Metrics]:
     """Run PPO's passes."""
-    loss = clipped_loss(step.clip, problem)
+    gradient = gradient_of(problem.policy, clipped_loss(step.clip, problem))
     rate = step.rate * (problem.share if step.decay else 1.0)
 
     def improve(carry: Any, rows: jax.Array) -> Any:
         theta, opt = carry
-        return descend(theta, opt, jax.grad(loss)(theta, rows), rate)
+        return descend(theta, opt, gradient(theta, rows), rate)
 
     state, passes, moved = run_passes(step, state, problem, improve)
     return state, {"kl": moved, "passes": passes}
