@@ -1,9 +1,12 @@
-"""One update: from an epoch's batch to the next state, as one compiled function.
+"""One update: from an epoch's batch to the next state, as two compiled functions.
 
 Five stages: look at the batch (normalise, value, advantages), move the multiplier, regularise and
 penalise the advantage, take the policy step, fit the critics. Every random choice has a key of
 its own, folded from the run's seed, the epoch and the stage's number, so a stage that is switched
 off changes nothing else.
+
+`improve` runs the first four, `fit` the last: the next episodes need only the policy, so the
+training loop fits the critics while the robots are already collecting.
 """
 
 from collections import Counter
@@ -26,7 +29,9 @@ from hipshield.learning.policy_steps import Clipped, Natural, Problem, clipped_s
 from hipshield.learning.sro import Sro, q_safe
 from hipshield.learning.state import COST, REWARD, Batch, Samples, TrainState
 
-trace_counts: Counter[str] = Counter()  # algorithm's name -> compilations of `update`
+Improved = tuple[TrainState, Samples, dict[str, jax.Array]]  # what `improve` hands to `fit`
+
+trace_counts: Counter[tuple[str, str]] = Counter()  # (algorithm, function) -> compilations
 
 STEPS = {
     Clipped: clipped_step,
@@ -114,38 +119,70 @@ def improve_policy(
     return state, metrics | more
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def update(
-    recipe: Recipe, state: TrainState, batch: Batch, seed: jax.Array
-) -> tuple[TrainState, dict[str, jax.Array]]:
-    """Return the state after one epoch's update, and what a person wants to see of it."""
-    row, nets = recipe.algorithm, recipe.networks
-    trace_counts[row.name] += 1
-    key = jax.random.fold_in(jax.random.key(seed), state.epoch)
+@partial(jax.jit, static_argnums=0)
+def improve(recipe: Recipe, state: TrainState, batch: Batch, seed: jax.Array) -> Improved:
+    """Return the state with its new policy, the samples for `fit`, and what the step was like.
+
+    The normaliser takes in the batch here, too: it belongs to the policy's eyes. The samples keep
+    the inputs as the statistics before it made them.
+    """
+    trace_counts[recipe.algorithm.name, "improve"] += 1
     samples = prepare(recipe, state, batch)
-    if row.multiplier:
+    if recipe.algorithm.multiplier:
         state = update_multiplier(
             state, samples.episode_cost, recipe.cost_limit, recipe.multiplier_rate
         )
-    state, metrics = improve_policy(recipe, state, samples, key)
-    fit = row.critics
-    if "passes" in metrics:  # critics stop with the policy's passes, as was published
-        fit = replace(fit, passes=metrics["passes"])
-    state = fit_values(fit, nets.critic, state, samples, jax.random.fold_in(key, _VALUES))
-    if recipe.sro.weight > 0:
-        fit = replace(row.critics, passes=10)
-        state = fit_cost_q(fit, nets.cost_q, state, samples, jax.random.fold_in(key, _COST_Q))
-    value = nets.critic.apply
-    policy = nets.policy.apply(state.theta, samples.x)
+    state, metrics = improve_policy(recipe, state, samples, _key(seed, state))
+    policy = recipe.networks.policy.apply(state.theta, samples.x)
     metrics |= {
         "multiplier": state.multiplier,
         "entropy": policy.entropy().mean(),
         "action_std": jnp.exp(policy.log_std).mean(),
+    }
+    flat = batch.obs.reshape(-1, batch.obs.shape[-1])
+    return state._replace(normaliser=include(state.normaliser, flat)), samples, metrics
+
+
+@partial(jax.jit, static_argnums=0)
+def fit(
+    recipe: Recipe,
+    state: TrainState,
+    samples: Samples,
+    metrics: dict[str, jax.Array],
+    seed: jax.Array,
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """Return the state after the epoch, its critics fitted, and what a person wants to see of it.
+
+    Args:
+        recipe: of the run.
+        state: from `improve`, as are the samples and the metrics.
+        samples: the epoch's.
+        metrics: to add to.
+        seed: of the run.
+    """
+    row, nets, key = recipe.algorithm, recipe.networks, _key(seed, state)
+    trace_counts[row.name, "fit"] += 1
+    how = row.critics
+    if "passes" in metrics:  # critics stop with the policy's passes, as was published
+        how = replace(how, passes=metrics["passes"])
+    state = fit_values(how, nets.critic, state, samples, jax.random.fold_in(key, _VALUES))
+    if recipe.sro.weight > 0:
+        how = replace(row.critics, passes=10)
+        state = fit_cost_q(how, nets.cost_q, state, samples, jax.random.fold_in(key, _COST_Q))
+    value = nets.critic.apply
+    losses = {
         "value_loss": ((value(state.critics[REWARD], samples.x) - samples.targets[0]) ** 2).mean(),
         "cost_loss": ((value(state.critics[COST], samples.x) - samples.targets[1]) ** 2).mean(),
     }
-    flat = batch.obs.reshape(-1, batch.obs.shape[-1])
-    return (
-        state._replace(normaliser=include(state.normaliser, flat), epoch=state.epoch + 1),
-        metrics,
-    )
+    return state._replace(epoch=state.epoch + 1), metrics | losses
+
+
+def update(
+    recipe: Recipe, state: TrainState, batch: Batch, seed: jax.Array
+) -> tuple[TrainState, dict[str, jax.Array]]:
+    """Return the state after one epoch's whole update, and what a person wants to see of it."""
+    return fit(recipe, *improve(recipe, state, batch, seed), seed)
+
+
+def _key(seed: jax.Array, state: TrainState) -> jax.Array:
+    return jax.random.fold_in(jax.random.key(seed), state.epoch)
