@@ -11,10 +11,10 @@ from synthetic import NETS, make_case
 
 from hipshield.errors import HipshieldError
 from hipshield.learning.lagrange import RATE, START, penalised, update_multiplier
-from hipshield.learning.networks import Mlp
 from hipshield.learning.saute import LOWEST, Saute
 from hipshield.learning.sro import Sro, q_safe, safety_ratio
 from hipshield.learning.state import COST, REWARD, start_state
+from hipshield.mlp import Mlp
 
 # --- Lagrange ---------------------------------------------------------------------------------
 

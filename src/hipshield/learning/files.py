@@ -16,10 +16,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from hipshield.errors import HipshieldError
+from hipshield.files import read_arrays, write_arrays, write_whole
 from hipshield.learning.config import VERSION, TrainConfig
 from hipshield.learning.state import TrainState
 
@@ -27,34 +26,12 @@ CONFIG, STATE, PROGRESS = "config.json", "state.safetensors", "progress.csv"
 _FORMAT = f"hipshield-train-{VERSION}"
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Replace a file by new contents, or leave it untouched.
-
-    Raises:
-        HipshieldError: it cannot be written, for instance because the disk is full.
-    """
-    part = path.with_name(path.name + ".part")
-    try:
-        with open(part, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise HipshieldError(
-            f"Cannot write '{path}': {error.strerror}. What was there before is intact."
-        ) from None
-
-
 def write_state(folder: Path, config: TrainConfig, state: TrainState) -> None:
     """Write a checkpoint."""
     leaves = jax.tree.leaves(state)
     arrays = {f"leaf{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
     facts = {"format": _FORMAT, "config": config.hash, "epoch": int(state.epoch)}
-    # One entry only: the library writes several in an order that changes from run to run.
-    write_whole(folder / STATE, save(arrays, metadata={"hipshield": json.dumps(facts)}))
+    write_arrays(folder / STATE, arrays, facts)
 
 
 def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainState:
@@ -69,7 +46,7 @@ def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainStat
         HipshieldError: it is missing, damaged, or of another run.
     """
     path = folder / STATE
-    arrays, meta = _read_arrays(path)
+    arrays, meta = read_arrays(path)
     if meta.get("format") != _FORMAT:
         raise HipshieldError(f"'{path}' is not a checkpoint that this version can read.")
     if meta.get("config") != config.hash:
@@ -85,18 +62,6 @@ def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainStat
         if not np.isfinite(theirs).all():
             raise HipshieldError(f"'{path}' holds parameters that are not finite numbers.")
     return jax.tree.unflatten(shape, [jax.numpy.asarray(a) for a in read])
-
-
-def _read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            names = file.keys()
-            facts = json.loads((file.metadata() or {}).get("hipshield", "{}"))
-            return {n: file.get_tensor(n) for n in names}, facts
-    except FileNotFoundError:
-        raise HipshieldError(f"There is no checkpoint at '{path}'.") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise HipshieldError(f"'{path}' is not a readable checkpoint: {error}") from None
 
 
 def read_config(folder: Path) -> TrainConfig:

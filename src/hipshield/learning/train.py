@@ -16,6 +16,7 @@ import numpy as np
 from tensorboardX import SummaryWriter
 
 from hipshield.errors import HipshieldError
+from hipshield.files import write_whole
 from hipshield.learning.catalogue import find_algorithm
 from hipshield.learning.collect import Sight, Tally, collect
 from hipshield.learning.config import TrainConfig
@@ -30,7 +31,6 @@ from hipshield.learning.files import (
     read_state,
     write_rows,
     write_state,
-    write_whole,
 )
 from hipshield.learning.lagrange import START
 from hipshield.learning.networks import make_networks
