@@ -14,9 +14,10 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 BASICS = {"errors", "files", "mlp"}
 KNOWS = {
     "worlds": {"errors"},
-    "models": BASICS,
-    "learning": BASICS | {"worlds"},
-    "lab": BASICS | {"worlds", "models", "learning"},
+    "models": BASICS | {"worlds"},
+    "safety": BASICS | {"worlds", "models"},
+    "learning": BASICS | {"worlds", "models", "safety"},
+    "lab": BASICS | {"worlds", "models", "safety", "learning"},
 }
 
 

@@ -1,0 +1,1 @@
+"""Dynamics predictors: they learn offline how robots move, and online which robot this is."""

@@ -1,0 +1,84 @@
+"""The contract of a dynamics predictor: what any of them must do to drive a shield.
+
+Predictors are frozen records of sizes; what they learned offline is in `params`, what they know
+of the robot at hand in `belief`, both pytrees that go in and come out. All functions are about one
+robot: callers map them over a batch.
+
+    belief = predictor.start(params, phi)            # a new episode: nothing is known yet
+    b      = predictor.adapt(params, belief)         # the paper's b_φ; once a step
+    y      = predictor.predict(params, b, x, a)      # many times a step: one a candidate
+    belief = predictor.learn(params, belief, x, a, y)    # the transition that really happened
+
+Fitting is the same loop for all (`models/fit.py`): `init`, `loss` and `finish`.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from hipshield.models.motion import Motion
+
+
+class Rows(NamedTuple):
+    """Transitions of some episodes, as a predictor sees them.
+
+    Attributes:
+        x: shape (episodes, steps, inputs).
+        action: shape (episodes, steps, actions).
+        y: changes, shape (episodes, steps, outputs).
+        phi: hidden parameters φ, shape (episodes, parameters).
+    """
+
+    x: Any
+    action: Any
+    y: Any
+    phi: Any
+
+
+class Scale(NamedTuple):
+    """Means and spreads that make the network's inputs and outputs numbers of order one."""
+
+    x_mean: Any
+    x_scale: Any
+    y_mean: Any
+    y_scale: Any
+    phi_mean: Any
+    phi_scale: Any
+
+
+class Predictor(Protocol):
+    """See the module's text.
+
+    Attributes:
+        kind: name of the kind of model, as the command line and files have it.
+        motion: of the robot.
+        context: number of values in b.
+    """
+
+    kind: str
+    motion: Motion
+
+    @property
+    def context(self) -> int:
+        """Number of values in b."""
+
+    def init(self, key: jax.Array, scale: Scale) -> Any:
+        """Draw parameters."""
+
+    def loss(self, params: Any, rows: Rows, key: jax.Array) -> jax.Array:
+        """Return what fitting minimises, of a batch of episodes, shape ()."""
+
+    def finish(self, params: Any, rows: Rows) -> Any:
+        """Return the parameters with what is known only after fitting, such as priors."""
+
+    def start(self, params: Any, phi: jax.Array) -> Any:
+        """Return the belief at the start of an episode; only oracles look at φ."""
+
+    def learn(self, params: Any, belief: Any, x: jax.Array, a: jax.Array, y: jax.Array) -> Any:
+        """Return the belief after one transition."""
+
+    def adapt(self, params: Any, belief: Any) -> jax.Array:
+        """Return b, shape (context,)."""
+
+    def predict(self, params: Any, b: jax.Array, x: jax.Array, a: jax.Array) -> jax.Array:
+        """Return the change y, shape (outputs,)."""
