@@ -36,5 +36,5 @@ def test_a_pass_uses_every_full_minibatch_once(rows, size, used):
     def step(seen, batch):
         return seen.at[batch].add(1)
 
-    seen = one_pass(jax.numpy.zeros(rows), jax.random.key(0), rows, size, step)
+    seen = one_pass(jax.numpy.zeros(rows), jax.random.key(0), np.arange(rows), size, step)
     assert sorted(np.asarray(seen).tolist()) == [0.0] * (rows - used) + [1.0] * used

@@ -23,6 +23,7 @@ from hipshield.learning.policy_steps import (
     Clipped,
     Natural,
     Problem,
+    all_rows,
     clipped_loss,
     ratio,
     surrogate,
@@ -123,20 +124,21 @@ def test_ratio_and_surrogate_agree_with_a_float64_reference():
 
 def test_clipped_loss_agrees_with_a_loop():
     state, samples = make_case(0)
-    loss = jax.jit(clipped_loss(0.2, make_problem(samples)))
+    loss = jax.jit(clipped_loss(0.2, POLICY))
     moved = state.theta + 0.2 * jax.random.normal(jax.random.key(1), state.theta.shape)
     rows = jnp.array([3, 14, 15, 9, 2, 6, 5])
     r = np.asarray(ratio(POLICY, moved, samples), float)
     advantage = np.asarray(samples.reward_advantage, float)
     terms = [min(r[i] * advantage[i], np.clip(r[i], 0.8, 1.2) * advantage[i]) for i in rows]
-    assert float(loss(moved, rows)) == pytest.approx(-np.mean(terms), rel=1e-5)
+    part = jax.tree.map(lambda v: v[rows], all_rows(samples, samples.reward_advantage))
+    assert float(loss(moved, part)) == pytest.approx(-np.mean(terms), rel=1e-5)
     assert (np.abs(r[rows] - 1) > 0.2).any() and (np.abs(r[rows] - 1) < 0.2).any()
 
 
 @jax.jit
 def clipped_gradient(theta, samples, advantage):
-    problem = make_problem(samples)._replace(advantage=advantage)
-    return jax.grad(clipped_loss(0.2, problem))(theta, jnp.arange(10))
+    part = jax.tree.map(lambda v: v[:10], all_rows(samples, advantage))
+    return jax.grad(clipped_loss(0.2, POLICY))(theta, part)
 
 
 @pytest.mark.parametrize(("log_ratio", "advantage", "moves"), [

@@ -1,16 +1,12 @@
 """Collecting experience: whole episodes with a batch of robots, all in step."""
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
+from hipshield.learning.acting import draw_noise, make_actor
 from hipshield.learning.context import Context
 from hipshield.learning.networks import Policy
-from hipshield.learning.normaliser import normalise
 from hipshield.learning.saute import Saute
 from hipshield.learning.state import Batch, TrainState
 
@@ -35,20 +31,6 @@ class Tally(NamedTuple):
 
     returns: np.ndarray
     costs: np.ndarray
-
-
-@lru_cache(maxsize=8)
-def compiled_actor(policy: Policy) -> Callable[..., jax.Array]:
-    """Return the jitted function that draws a batch of actions (or takes their means)."""
-
-    def act(theta: Any, stats: Any, obs: Any, seed: Any, moment: Any, noise: Any) -> jax.Array:
-        key = jax.random.key(seed)
-        key = jax.random.fold_in(jax.random.fold_in(key, moment[0]), moment[1])
-        chosen = policy.apply(theta, normalise(stats, obs))
-        drawn = jax.random.normal(key, chosen.mean.shape)
-        return chosen.mean + noise * jnp.exp(chosen.log_std) * drawn
-
-    return jax.jit(act)
 
 
 class Sight(NamedTuple):
@@ -78,7 +60,8 @@ def collect(
     nothing that a checkpoint would have to hold besides the training state.
     """
     epoch = int(state.epoch)
-    act = compiled_actor(policy)
+    act = make_actor(policy, state.theta, state.normaliser)
+    noise = draw_noise(seed, epoch, (steps, arena.robots, arena.actions))
     budget = np.ones(arena.robots)
     now = arena.reset(seed=episode_seeds(seed, epoch, arena.robots))
     seen = np.empty((steps, arena.robots, sight.size(arena)), np.float32)
@@ -86,8 +69,7 @@ def collect(
     rewards, costs, true = (np.empty((steps, arena.robots), np.float32) for _ in range(3))
     for t in range(steps):
         seen[t] = sight.see(arena, now.obs, budget)
-        moment = np.array([epoch, t], np.uint32)
-        actions[t] = act(state.theta, state.normaliser, seen[t], seed, moment, 1.0)
+        actions[t] = act(seen[t], noise[t])
         now = arena.step(np.clip(actions[t], -1.0, 1.0))
         costs[t], true[t] = now.cost, now.reward
         rewards[t] = now.reward

@@ -10,16 +10,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from hipshield.learning.minibatches import descend
 from hipshield.learning.networks import gradient_of, kl
 from hipshield.learning.policy_steps import (
     Clipped,
     Metrics,
     Problem,
+    Rows,
+    all_rows,
     clipped_step,
     ratio,
     run_passes,
-    some_rows,
 )
 from hipshield.learning.state import TrainState
 
@@ -41,23 +41,21 @@ def cup_step(
     samples = problem.samples
     halfway = problem.policy.apply(improved.theta, samples.x)
     weight = problem.multiplier * (1 - step.gamma * step.lam) / (1 - step.gamma)
-    rate = step.improve.rate * (problem.share if step.improve.decay else 1.0)
 
-    def loss(theta: jax.Array, rows: jax.Array) -> jax.Array:
-        part = some_rows(samples, rows)
-        now = problem.policy.apply(theta, part.x)
-        away = kl(now, halfway._replace(mean=halfway.mean[rows])).sum(-1)
-        cost = ratio(problem.policy, theta, part) * samples.cost_advantage[rows]
+    def loss(theta: jax.Array, part: tuple[Rows, Any]) -> jax.Array:
+        rows, mean = part
+        now = problem.policy.apply(theta, rows.x)
+        away = kl(now, halfway._replace(mean=mean)).sum(-1)
+        cost = ratio(problem.policy, theta, rows) * rows.advantage
         return (weight * cost + away).mean()
 
-    gradient = gradient_of(problem.policy, loss)
-
-    def descend_once(carry: Any, rows: jax.Array) -> Any:
-        theta, opt = carry
-        return descend(theta, opt, gradient(theta, rows), rate)
-
     key = jax.random.fold_in(problem.key, 1 << 16)  # apart from the first half's passes
+    data = (all_rows(samples, samples.cost_advantage), halfway.mean)
     state, passes, moved = run_passes(
-        step.improve, improved, problem._replace(key=key), descend_once
+        step.improve,
+        improved,
+        problem._replace(key=key),
+        data,
+        gradient_of(problem.policy, loss),
     )
     return state, metrics | {"projection_kl": moved, "projection_passes": jnp.asarray(passes)}

