@@ -95,8 +95,15 @@ class TrainConfig:
 
     @property
     def hash(self) -> str:
-        """Identifies the run: equal for equal configurations, whatever their order on paper."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+        """Identifies the run: equal for equal configurations, whatever their order on paper.
+
+        Fields at their defaults do not count, so a field that a later version adds leaves the
+        runs of this one readable. Changing a default needs a new `VERSION`.
+        """
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        chosen = {k: v for k, v in dataclasses.asdict(self).items() if v != defaults[k]}
+        text = json.dumps(chosen | {"version": VERSION}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
         """Return the configuration as JSON with sorted names."""
