@@ -50,8 +50,13 @@ def include(
 
 def solve(known: Moments, ridge: float | Any = 1.0) -> jax.Array:
     """Return b, shape (k,): the solution of (ridge · I + gram) b = moment."""
-    k = known.moment.shape[-1]
-    return solve_positive(known.gram + ridge * jnp.eye(k, dtype=known.gram.dtype), known.moment)
+    k, dtype = known.moment.shape[-1], known.gram.dtype
+    # A robot that repeats one transition for ever makes the Gram matrix so large that the prior
+    # vanishes in its rounding: what was never shown must stay at the prior all the same.
+    least = 4 * jnp.finfo(dtype).eps * jnp.trace(known.gram)
+    return solve_positive(
+        known.gram + jnp.maximum(ridge, least) * jnp.eye(k, dtype=dtype), known.moment
+    )
 
 
 def solve_positive(matrix: jax.Array, right: jax.Array) -> jax.Array:
@@ -75,8 +80,9 @@ def solve_positive(matrix: jax.Array, right: jax.Array) -> jax.Array:
         column = unit[:, j]
         for earlier in columns:
             column = column - earlier * earlier[j]
-        pivot = jnp.maximum(column[j], 1e-12)
-        below = jnp.where(jnp.arange(k) >= j, column, 0.0)
+        # Of a singular matrix a pivot may come out zero or negative: it must not divide.
+        pivot = jnp.maximum(column[j], 1e-6)
+        below = jnp.where(jnp.arange(k) > j, column, 0.0).at[j].set(pivot)
         columns.append(below * jax.lax.rsqrt(pivot))
     lower = jnp.stack(columns, 1)
 
