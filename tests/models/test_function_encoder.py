@@ -7,37 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from slides import MOTION, SETTINGS, rows_of, slides
 
 from hipshield.errors import HipshieldError
 from hipshield.models import identify
-from hipshield.models.fit import FitSettings, fit, measure_scale
+from hipshield.models.fit import fit, measure_scale
 from hipshield.models.function_encoder import FunctionEncoder
 from hipshield.models.identify import begin, beliefs, observe
-from hipshield.models.motion import plain
 from hipshield.models.perceptron import MlpPredictor
-from hipshield.models.predictor import Rows
-
-# A slide with a thrust and a drag that nobody tells: v' = v + 0.1 (φ₁ a − φ₂ v), observed exactly.
-MOTION = plain("slide", actions=1, now=1, features=1, guess=lambda obs: obs)
-SETTINGS = FitSettings(iterations=1500, episodes=16, steps=60, rate=1e-2, every=100)
-
-
-def slides(episodes, steps, low=0.3, high=1.7, seed=0):
-    """Episodes of slides, as (obs, action, φ) with one observation more than actions."""
-    rng = np.random.default_rng(seed)
-    phi = rng.uniform(low, high, (episodes, 2)).astype(np.float32)
-    action = rng.uniform(-1, 1, (episodes, steps, 1)).astype(np.float32)
-    v = np.zeros((episodes, steps + 1, 1), np.float32)
-    v[:, 0, 0] = rng.uniform(-1, 1, episodes)
-    for t in range(steps):
-        change = phi[:, :1] * action[:, t] - phi[:, 1:] * v[:, t]
-        v[:, t + 1] = v[:, t] + 0.1 * change
-    return v, action, phi
-
-
-def rows_of(v, action, phi):
-    z = MOTION.start(v, v)  # the feature is the velocity itself
-    return Rows(MOTION.x(z)[:, :-1], action, MOTION.truth(z[:, :-1], z[:, 1:]), phi)
 
 
 @pytest.fixture(scope="module")

@@ -87,6 +87,11 @@ def draw(rows: Rows, key: jax.Array, episodes: int, steps: int) -> Rows:
     return Rows(rows.x[e, t], rows.action[e, t], rows.y[e, t], rows.phi[e[:, 0]])
 
 
+def held_out(episodes: int, settings: FitSettings) -> int:
+    """Return how many episodes, the last ones, are kept for validation."""
+    return max(1, round(episodes * settings.held_out))
+
+
 def _optimiser(settings: FitSettings) -> optax.GradientTransformation:
     return optax.adam(optax.cosine_decay_schedule(settings.rate, settings.iterations))
 
@@ -141,14 +146,14 @@ def fit(
         HipshieldError: there are too few episodes, or the loss is not finite.
     """
     count = len(rows.x)
-    held = max(1, round(count * settings.held_out))
+    held = held_out(count, settings)
     if count - held < 1:
         raise HipshieldError(f"Fitting needs at least two episodes, got {count}.")
     key = jax.random.key(settings.seed)
     start, check, noise = jax.random.split(key, 3)
     rows = jax.tree.map(jnp.asarray, rows)
     mine = jax.tree.map(lambda v: v[:-held], rows)
-    params = predictor.init(start, measure_scale(mine))
+    params = jax.jit(predictor.init)(start, measure_scale(mine))
     theirs = jax.tree.map(lambda v: v[-held:], rows)
     batches = jax.vmap(lambda k: draw(theirs, k, settings.episodes, settings.steps))(
         jax.random.split(check, 8)

@@ -22,7 +22,7 @@ from hipshield.errors import HipshieldError
 from hipshield.mlp import Mlp
 from hipshield.models.least_squares import Moments, include, nothing, solve, solve_positive
 from hipshield.models.motion import Motion
-from hipshield.models.predictor import Rows, Scale
+from hipshield.models.predictor import Rows, Scale, require_steps
 
 _FIT_RIDGE = 1e-3  # in units of the bases' mean square, for the batch solves of fitting
 _LEAST_NOISE = 1e-3  # of a standardised output: no sensor is trusted beyond that
@@ -89,6 +89,11 @@ class FunctionEncoder:
         inputs = self.motion.inputs + self.motion.actions
         return Mlp((inputs, *self.hidden, heads * self.motion.outputs))
 
+    @property
+    def count(self) -> int:
+        """Number of parameters."""
+        return self.net.count
+
     def init(self, key: jax.Array, scale: Scale) -> Encoder:
         """Draw parameters; nothing is whitened yet."""
         k = self.bases
@@ -97,9 +102,7 @@ class FunctionEncoder:
 
     def raw(self, params: Encoder, x: Any, a: Any) -> tuple[jax.Array, jax.Array]:
         """Return the network's bases (..., k, outputs) and g_0 (..., outputs), standardised."""
-        scale = params.scale
-        seen = jnp.concatenate([(x - scale.x_mean) / scale.x_scale, a], -1)
-        out = self.net.apply(params.theta, seen)
+        out = self.net.apply(params.theta, params.scale.inputs(x, a))
         out = out.reshape(*out.shape[:-1], self.bases + self.average, self.motion.outputs)
         none = jnp.zeros_like(out[..., 0, :])
         return out[..., : self.bases, :], out[..., -1, :] if self.average else none
@@ -115,7 +118,8 @@ class FunctionEncoder:
     def loss(self, params: Encoder, rows: Rows, key: jax.Array) -> jax.Array:
         """Return the error on the transitions that the coefficients were not taken from."""
         del key
-        target = (rows.y - params.scale.y_mean) / params.scale.y_scale
+        require_steps(self.kind, rows, self.support)
+        target = params.scale.standard(rows.y)
         bases, average = self.raw(params, rows.x, rows.action)
         b = jax.vmap(_coefficients)(bases[:, : self.support], (target - average)[:, : self.support])
         guess = average + jnp.einsum("ek,esko->eso", b, bases)
@@ -125,7 +129,7 @@ class FunctionEncoder:
 
     def finish(self, params: Encoder, rows: Rows) -> Encoder:
         """Whiten the bases by the coefficients of whole training episodes."""
-        target = (rows.y - params.scale.y_mean) / params.scale.y_scale
+        target = params.scale.standard(rows.y)
 
         def of_episode(row: tuple[Any, Any, Any]) -> tuple[jax.Array, jax.Array]:
             x, a, wanted = row
@@ -151,7 +155,7 @@ class FunctionEncoder:
     def learn(self, params: Encoder, belief: Moments, x: Any, a: Any, y: Any) -> Moments:
         """Take in one transition."""
         bases, average = self.basis(params, x, a)
-        residual = (y - params.scale.y_mean) / params.scale.y_scale - average
+        residual = params.scale.standard(y) - average
         return include(belief, bases, residual, params.weight, self.keep)
 
     def adapt(self, params: Encoder, belief: Moments) -> jax.Array:
@@ -162,7 +166,7 @@ class FunctionEncoder:
         """Return the change y that the belief b expects; x and a may have leading axes."""
         bases, average = self.basis(params, x, a)
         guess = average + jnp.einsum("k,...ko->...o", b, bases)
-        return params.scale.y_mean + params.scale.y_scale * guess
+        return params.scale.change(guess)
 
 
 def _coefficients(bases: jax.Array, residual: jax.Array) -> jax.Array:

@@ -50,6 +50,11 @@ class MlpPredictor:
         inputs = self.motion.inputs + self.motion.actions + self.phi
         return Mlp((inputs, *self.hidden, self.motion.outputs))
 
+    @property
+    def count(self) -> int:
+        """Number of parameters."""
+        return self.net.count
+
     def init(self, key: jax.Array, scale: Scale) -> Perceptron:
         """Draw parameters."""
         return Perceptron(self.net.init(key), scale)
@@ -57,10 +62,9 @@ class MlpPredictor:
     def loss(self, params: Perceptron, rows: Rows, key: jax.Array) -> jax.Array:
         """Return the mean squared error of all rows, standardised."""
         del key
-        b = jax.vmap(lambda phi: self.start(params, phi))(rows.phi)
+        b = params.scale.told(rows.phi, self.phi)
         guess = self._standard(params, b[:, None], rows.x, rows.action)
-        target = (rows.y - params.scale.y_mean) / params.scale.y_scale
-        return ((guess - target) ** 2).mean()
+        return ((guess - params.scale.standard(rows.y)) ** 2).mean()
 
     def finish(self, params: Perceptron, rows: Rows) -> Perceptron:
         """Return the parameters as they are."""
@@ -68,8 +72,7 @@ class MlpPredictor:
 
     def start(self, params: Perceptron, phi: jax.Array) -> jax.Array:
         """Return the belief: φ, standardised, if it is told at all."""
-        told = (phi - params.scale.phi_mean) / params.scale.phi_scale
-        return told[: self.phi]
+        return params.scale.told(phi, self.phi)
 
     def learn(self, params: Perceptron, belief: Any, x: Any, a: Any, y: Any) -> jax.Array:
         """Return the belief as it is."""
@@ -81,9 +84,9 @@ class MlpPredictor:
 
     def predict(self, params: Perceptron, b: jax.Array, x: Any, a: Any) -> jax.Array:
         """Return the change y; x and a may have leading axes."""
-        return params.scale.y_mean + params.scale.y_scale * self._standard(params, b, x, a)
+        return params.scale.change(self._standard(params, b, x, a))
 
     def _standard(self, params: Perceptron, b: Any, x: Any, a: Any) -> jax.Array:
-        seen = (x - params.scale.x_mean) / params.scale.x_scale
+        seen = params.scale.inputs(x, a)
         told = jnp.broadcast_to(b, (*seen.shape[:-1], self.phi))
-        return self.net.apply(params.theta, jnp.concatenate([seen, a, told], -1))
+        return self.net.apply(params.theta, jnp.concatenate([seen, told], -1))

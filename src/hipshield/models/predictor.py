@@ -15,7 +15,9 @@ Fitting is the same loop for all (`models/fit.py`): `init`, `loss` and `finish`.
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
+from hipshield.errors import HipshieldError
 from hipshield.models.motion import Motion
 
 
@@ -45,6 +47,42 @@ class Scale(NamedTuple):
     phi_mean: Any
     phi_scale: Any
 
+    def inputs(self, x: Any, a: Any) -> jax.Array:
+        """Return what a network sees of x and a, shape (..., inputs + actions)."""
+        return jnp.concatenate([(x - self.x_mean) / self.x_scale, a], -1)
+
+    def standard(self, y: Any) -> jax.Array:
+        """Return a change as a network has it: of order one."""
+        return (y - self.y_mean) / self.y_scale
+
+    def change(self, standard: Any) -> jax.Array:
+        """Return the change y of what a network says."""
+        return self.y_mean + self.y_scale * standard
+
+    def told(self, phi: Any, count: int) -> jax.Array:
+        """Return an oracle's context: the first `count` values of φ, standardised.
+
+        A value that is not finite is not known, so it becomes the training mean: 0.
+        """
+        if phi.shape[-1] < count:
+            raise HipshieldError(
+                f"This oracle is told {count} hidden parameters, and got {phi.shape[-1]}."
+            )
+        if not count:  # whatever φ's size: nobody looks at it
+            return jnp.zeros((*phi.shape[:-1], 0))
+        standard = ((phi - self.phi_mean) / self.phi_scale)[..., :count]
+        return jnp.where(jnp.isfinite(standard), standard, 0.0)
+
+
+def require_steps(kind: str, rows: Rows, support: int) -> None:
+    """Refuse a minibatch whose episodes have nothing left beyond what contexts are taken from."""
+    steps = rows.x.shape[1]
+    if steps <= support:
+        raise HipshieldError(
+            f"Fitting this {kind} needs more than {support} steps of an episode in a minibatch,"
+            f" the size of its support; got {steps}."
+        )
+
 
 class Predictor(Protocol):
     """See the module's text.
@@ -53,14 +91,24 @@ class Predictor(Protocol):
         kind: name of the kind of model, as the command line and files have it.
         motion: of the robot.
         context: number of values in b.
+        count: number of parameters that fitting learns.
     """
 
-    kind: str
-    motion: Motion
+    @property
+    def kind(self) -> str:
+        """Name of the kind."""
+
+    @property
+    def motion(self) -> Motion:
+        """Of the robot."""
 
     @property
     def context(self) -> int:
         """Number of values in b."""
+
+    @property
+    def count(self) -> int:
+        """Number of parameters."""
 
     def init(self, key: jax.Array, scale: Scale) -> Any:
         """Draw parameters."""
