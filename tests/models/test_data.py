@@ -1,6 +1,7 @@
 """Data sets: what goes in comes out, others can load it, and what is wrong is named."""
 
 import json
+from dataclasses import replace
 
 import h5py
 import minari
@@ -144,11 +145,11 @@ def test_altered_numbers_are_noticed(written):
 
 
 def test_recording_is_what_the_world_sent():
-    world = World(find_task("point-goal"), 3, threads=1)
-    twin = World(find_task("point-goal"), 3, threads=1)
-    rng = np.random.default_rng(0)
-    plan = rng.uniform(-2, 2, (5, 3, 2)).astype(np.float32)
-    got = record(world.step, world.reset(seed=4), lambda now, t: plan[t], 5, world.hidden)
+    task = replace(find_task("point-goal"), episode_steps=5)
+    world, twin = World(task, 3, threads=1), World(task, 3, threads=1)
+    plan = np.random.default_rng(0).uniform(-2, 2, (5, 3, 2)).astype(np.float32)
+    world.reset(seed=4)
+    got = record(world, lambda world: plan[world.elapsed[0]])
     now = twin.reset(seed=4)
     for t in range(5):
         for i in range(3):

@@ -125,6 +125,32 @@ def measure_errors(
     return Errors(leads, np.asarray(each))
 
 
+@partial(jax.jit, static_argnums=(0, 3))
+def next_state_error(predictor: Predictor, params: Any, states: States, stride: int = 25) -> Any:
+    """Return the mean l1 error of the next state, Σ|ẑ − z| over pose and what moves.
+
+    That is the paper's measure of a predictor (its appendix on alternative predictors), after the
+    warm-up, in the state's own units.
+    """
+    motion = predictor.motion
+    first = min(WARM_UP, states.action.shape[1] // 2) // stride
+    b = contexts(predictor, params, states, stride)[:, first:]
+    starts = (first + jnp.arange(b.shape[1])) * stride
+
+    def one(b: Any, z: Any, action: Any, after: Any) -> Any:
+        y = predictor.predict(params, b, motion.x(z), action)
+        return sum(
+            jnp.abs(guess - truth).sum()
+            for guess, truth in zip(
+                motion.parts(motion.move(z, action, y)), motion.parts(after), strict=True
+            )
+        )
+
+    every = jax.vmap(jax.vmap(one))
+    z, action, _ = states
+    return every(b, z[:, starts], action[:, starts], z[:, starts + 1]).mean()
+
+
 def measure_adapting(
     predictor: Predictor,
     params: Any,

@@ -27,6 +27,7 @@ from minari.dataset.minari_storage import MinariStorage
 
 from hipshield.errors import HipshieldError
 from hipshield.models.episodes import Episode
+from hipshield.worlds.world import World
 
 FORMAT = "hipshield-data-1"
 _FILE, _METADATA = "main_data.hdf5", "metadata.json"
@@ -192,7 +193,7 @@ def _new_storage(folder: Path, name: str, episode: Episode) -> MinariStorage:
         return gymnasium.spaces.Box(-bound, bound, values.shape[1:], values.dtype.type)
 
     storage = MinariStorage.new(
-        folder,
+        folder.resolve(),  # of a relative path Minari cannot tell the size
         observation_space=box(episode.obs, np.inf),
         action_space=box(episode.action, 1.0),
         data_format="hdf5",
@@ -220,32 +221,26 @@ def _buffer(episode: Episode) -> EpisodeBuffer:
     )
 
 
-def record(
-    step: Callable[[np.ndarray], Any],
-    first: Any,
-    act: Callable[[Any, int], np.ndarray],
-    steps: int,
-    phi: np.ndarray,
-) -> list[Episode]:
-    """Run one episode with every robot of a batch; return what there is to learn from.
+def record(world: World, policy: Callable[[World], np.ndarray]) -> list[Episode]:
+    """Run one episode with every robot of a world that was just reset.
 
     Args:
-        step: actions ↦ what the world sends (obs, feature, reward, cost; one row a robot).
-        first: what it sent after the reset.
-        act: (what the world sent last, step number) ↦ actions, shape (robots, actions).
-        steps: length of the episode.
-        phi: hidden parameters, shape (robots, parameters).
+        world: its robots' time begins.
+        policy: world ↦ actions, shape (robots, actions); they are clipped to [−1, 1].
+
+    Returns:
+        What there is to learn from, one episode a robot, in single precision.
     """
-    obs, feature = [first.obs.astype(np.float32)], [first.feature.astype(np.float32)]
+    now = world.last
+    obs, feature = [now.obs.astype(np.float32)], [now.feature.astype(np.float32)]
     action, reward, cost = [], [], []
-    now = first
-    for t in range(steps):
-        action.append(np.clip(act(now, t), -1.0, 1.0).astype(np.float32))
-        now = step(action[-1])
+    phi = world.hidden.astype(np.float32)
+    for _ in range(world.task.episode_steps):
+        action.append(np.clip(policy(world), -1.0, 1.0).astype(np.float32))
+        now = world.step(action[-1])
         obs.append(now.obs.astype(np.float32))
         feature.append(now.feature.astype(np.float32))
         reward.append(now.reward.astype(np.float32))
         cost.append(now.cost.astype(np.float32))
     columns = [np.stack(values, 1) for values in (obs, feature, action, reward, cost)]
-    rows = zip(*columns, phi.astype(np.float32), strict=True)
-    return [Episode(*row) for row in rows]
+    return [Episode(*row) for row in zip(*columns, phi, strict=True)]

@@ -4,11 +4,13 @@ The magnetometer feels a field along the world's −y, so it tells the heading: 
 the field is −½ (sin θ, cos θ, ·).
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import jax.numpy as jnp
 
+from hipshield.errors import HipshieldError, did_you_mean
 from hipshield.models.motion import Motion, plain, planar
 from hipshield.worlds.robots import SENSORS
 from hipshield.worlds.task import Task
@@ -57,27 +59,46 @@ def _car(history: int) -> Motion:
     return planar("car", actions=2, now=6, look=look, history=history)
 
 
-@lru_cache
+def _half_cheetah(history: int) -> Motion:
+    """Seen: everything. The forward velocity of a step is guessed to be that of its start."""
+    if history:
+        raise HipshieldError("The half-cheetah observes all that moves it: it has no history.")
+    return plain(
+        "half-cheetah",
+        actions=6,
+        now=17,
+        features=1,
+        guess=lambda obs: obs[..., _CHEETAH_SPEED : _CHEETAH_SPEED + 1],
+    )
+
+
 def motion_of_robot(robot: str, history: int | None = None) -> Motion:
     """Return the motion of a robot: 'point', 'car' or 'half-cheetah'.
 
     Args:
         robot: its name.
         history: steps of history in x; default: what its row says.
+
+    Raises:
+        HipshieldError: it is not one of this library's robots.
     """
-    if robot == "half-cheetah":
-        return plain(
-            "half-cheetah",
-            actions=6,
-            now=17,
-            features=1,
-            guess=lambda obs: obs[..., _CHEETAH_SPEED : _CHEETAH_SPEED + 1],
-        )
-    if robot == "car":
-        return _car(CAR_HISTORY if history is None else history)
-    return _point(history or 0)
+    if robot not in _ROWS:
+        raise HipshieldError(
+            f"There is no motion of a robot '{robot}' here." + did_you_mean(robot, _ROWS)
+            + " Bring your own: see docs/models.md."
+        )  # fmt: skip
+    make, usual = _ROWS[robot]
+    return make(usual if history is None else history)
 
 
 def motion_of(task: Task) -> Motion:
     """Return the motion of a task's robot."""
     return motion_of_robot(task.robot)
+
+
+# Kept, so that the same robot is the same object: compiled functions recognise it.
+_ROWS: dict[str, tuple[Callable[[int], Motion], int]] = {
+    "point": (lru_cache(_point), 0),
+    "car": (lru_cache(_car), CAR_HISTORY),
+    "half-cheetah": (lru_cache(_half_cheetah), 0),
+}
