@@ -187,7 +187,8 @@ def test_a_loaded_policy_acts_on_raw_observations(whole):
     run = Run.load(whole.folder)
     plan = make_plan(SMALL)
     obs = plan.world.reset(seed=0).obs
-    seen = run.policy.see(plan.world, obs)
+    memory = plan.sight.context.begin(plan.world, plan.world.last)
+    seen = plan.sight.see(plan.world, obs, memory, np.ones(2))
     mean = run.policy(seen)
     assert mean.shape == (2, 2)
     assert np.abs(mean).max() <= 1

@@ -20,10 +20,10 @@ class Arena(Protocol):
     hidden: np.ndarray
 
     def reset(self, seed: Any) -> Any:
-        """Start episodes; the result has `obs`, shape (robots, size)."""
+        """Start episodes; the result has `obs` and `feature`, one row a robot."""
 
     def step(self, actions: np.ndarray) -> Any:
-        """Act; the result has `obs`, `reward` and `cost`, one row a robot."""
+        """Act; the result has `obs`, `feature`, `reward` and `cost`, one row a robot."""
 
 
 class Tally(NamedTuple):
@@ -43,9 +43,9 @@ class Sight(NamedTuple):
         """Return the number of inputs."""
         return arena.observation_size + self.context.size(arena) + (self.saute is not None)
 
-    def see(self, arena: Arena, obs: np.ndarray, budget: np.ndarray) -> np.ndarray:
+    def see(self, arena: Arena, obs: np.ndarray, memory: Any, budget: np.ndarray) -> np.ndarray:
         """Return what the policy sees, single precision, shape (robots, inputs)."""
-        parts = [obs, self.context.read(arena)]
+        parts = [obs, self.context.read(arena, memory)]
         if self.saute is not None:
             parts.append(budget[:, None])
         return np.concatenate(parts, axis=1).astype(np.float32)
@@ -64,13 +64,16 @@ def collect(
     noise = draw_noise(seed, epoch, (steps, arena.robots, arena.actions))
     budget = np.ones(arena.robots)
     now = arena.reset(seed=episode_seeds(seed, epoch, arena.robots))
+    memory = sight.context.begin(arena, now)
     seen = np.empty((steps, arena.robots, sight.size(arena)), np.float32)
     actions = np.empty((steps, arena.robots, arena.actions), np.float32)
     rewards, costs, true = (np.empty((steps, arena.robots), np.float32) for _ in range(3))
     for t in range(steps):
-        seen[t] = sight.see(arena, now.obs, budget)
+        seen[t] = sight.see(arena, now.obs, memory, budget)
         actions[t] = act(seen[t], noise[t])
-        now = arena.step(np.clip(actions[t], -1.0, 1.0))
+        executed = np.clip(actions[t], -1.0, 1.0)
+        now = arena.step(executed)
+        memory = sight.context.observe(memory, executed, now)
         costs[t], true[t] = now.cost, now.reward
         rewards[t] = now.reward
         if sight.saute is not None:
@@ -78,7 +81,7 @@ def collect(
             rewards[t] = sight.saute.shape(now.reward, budget)
     # The last state is seen with the budget as the episode left it: a fresh one would make the
     # value it bootstraps with that of a robot which may still violate.
-    last = sight.see(arena, now.obs, budget)
+    last = sight.see(arena, now.obs, memory, budget)
     return Batch(seen, last, actions, rewards, costs), Tally(true.sum(0), costs.sum(0))
 
 

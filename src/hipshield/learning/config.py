@@ -8,7 +8,7 @@ from typing import Any
 
 from hipshield.errors import HipshieldError
 from hipshield.learning.catalogue import find_algorithm
-from hipshield.learning.context import find_context
+from hipshield.learning.context import check_context
 from hipshield.learning.sro import Sro
 from hipshield.worlds.catalogue import find_task
 from hipshield.worlds.hidden import SPLITS
@@ -26,7 +26,9 @@ class TrainConfig:
     algo: str = "rcpo"
     """ppo, trpo, npg, ppo-lag, trpo-lag, rcpo, cpo, cup, ppo-saute or trpo-saute."""
     context: str = "oracle"
-    """What the policy is told about the physics: none or oracle."""
+    """What the policy is told about the physics: none, oracle or encoder."""
+    model: str = ""
+    """File of the fitted predictor that the context 'encoder' takes b from."""
     sro: float = 0.0
     """Weight α of the safety-regularised objective; 0 switches it off."""
     sro_estimator: str = "density"
@@ -55,7 +57,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Check the fields, and that they fit together."""
         find_algorithm(self.algo)
-        find_context(self.context)
+        check_context(self.context, self.model)
         task = self.find_task()
         Sro(weight=self.sro, estimator=self.sro_estimator)
         if self.split not in SPLITS:

@@ -1,8 +1,9 @@
 """The files of a run: written whole or not at all, and checked when they are read.
 
 A run's folder holds `config.json`, `progress.csv` (one row an epoch, the same bits for the same
-configuration), `timing.csv` (what the machine took), TensorBoard events, and `state.safetensors`,
-the last checkpoint. Nothing is pickled.
+configuration), `timing.csv` (what the machine took), TensorBoard events, `state.safetensors`, the
+last checkpoint, and `model.safetensors`, the predictor behind the context `encoder`. Nothing is
+pickled.
 """
 
 import contextlib
@@ -21,8 +22,10 @@ from hipshield.errors import HipshieldError
 from hipshield.files import read_arrays, write_arrays, write_whole
 from hipshield.learning.config import VERSION, TrainConfig
 from hipshield.learning.state import TrainState
+from hipshield.models.store import Model, fingerprint, load_model
 
 CONFIG, STATE, PROGRESS = "config.json", "state.safetensors", "progress.csv"
+MODEL = "model.safetensors"
 _FORMAT = f"hipshield-train-{VERSION}"
 
 
@@ -72,6 +75,43 @@ def read_config(folder: Path) -> TrainConfig:
     except FileNotFoundError:
         raise HipshieldError(f"'{folder}' is not a run: it has no {CONFIG}.") from None
     return TrainConfig.from_json(text, where=f"'{path}'")
+
+
+def keep_model(folder: Path, config: TrainConfig) -> Model | None:
+    """Copy the model of the context `encoder` into a run's folder, and read it.
+
+    A run is whole by itself: what it was trained with stays what it was, wherever it is taken.
+
+    Raises:
+        HipshieldError: there is no such model, it is another robot's, or the run was begun with
+            another one.
+    """
+    if not config.model:
+        return None
+    mine, source = folder / MODEL, Path(config.model)
+    if mine.exists() and not source.exists():
+        return read_model(folder, config)
+    model = load_model(source)
+    robot = config.find_task().robot
+    if model.predictor.motion.name != robot:
+        raise HipshieldError(
+            f"'{source}' is a model of robot '{model.predictor.motion.name}', and"
+            f" {config.task} is about '{robot}'."
+        )
+    if mine.exists():
+        begun = load_model(mine)
+        if fingerprint(*begun[:2]) != fingerprint(*model[:2]):
+            raise HipshieldError(
+                f"'{folder}' was begun with another model than '{source}' is now: use --out."
+            )
+        return begun
+    write_whole(mine, source.read_bytes())
+    return model
+
+
+def read_model(folder: Path, config: TrainConfig) -> Model | None:
+    """Read the model that a run keeps, if its context needs one."""
+    return load_model(folder / MODEL) if config.model else None
 
 
 def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:

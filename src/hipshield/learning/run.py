@@ -14,7 +14,7 @@ from hipshield.learning.catalogue import find_algorithm
 from hipshield.learning.collect import Sight
 from hipshield.learning.config import TrainConfig
 from hipshield.learning.context import find_context
-from hipshield.learning.files import PROGRESS, read_config, read_rows, read_state
+from hipshield.learning.files import PROGRESS, read_config, read_model, read_rows, read_state
 from hipshield.learning.lagrange import START
 from hipshield.learning.networks import Networks, make_networks
 from hipshield.learning.normaliser import Normaliser
@@ -67,11 +67,6 @@ class TrainedPolicy:
     def _act(self) -> Actor:
         return make_actor(self.networks.policy, self.theta, self.normaliser)
 
-    def see(self, world: World, obs: np.ndarray, budget: np.ndarray | None = None) -> np.ndarray:
-        """Put together what the policy sees in a world, shape (robots, inputs)."""
-        full = np.ones(world.robots) if budget is None else budget
-        return self.sight.see(world, obs, full)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -106,7 +101,7 @@ class Run:
         config = read_config(folder)
         row = find_algorithm(config.algo)
         saute = Saute(config.cost_limit) if row.saute else None
-        sight = Sight(find_context(config.context), saute)
+        sight = Sight(find_context(config.context, read_model(folder, config)), saute)
         world = World(config.find_task(), 1, config.split, threads=1)
         size = sight.size(world)
         nets = make_networks(size, world.actions, config.hidden)

@@ -26,6 +26,7 @@ from hipshield.learning.files import (
     CONFIG,
     PROGRESS,
     STATE,
+    keep_model,
     locked,
     read_rows,
     read_state,
@@ -39,6 +40,7 @@ from hipshield.learning.saute import Saute
 from hipshield.learning.sro import Sro
 from hipshield.learning.state import Batch, TrainState, start_state
 from hipshield.learning.update import Improved, Recipe, fit, improve
+from hipshield.models.store import Model
 from hipshield.worlds.catalogue import base_name, find_task
 from hipshield.worlds.world import World
 
@@ -76,11 +78,12 @@ class Plan:
     steps: int
 
 
-def make_plan(config: TrainConfig, threads: int | None = None) -> Plan:
-    """Build world, sight and recipe of a run."""
+def make_plan(config: TrainConfig, threads: int | None = None, model: Model | None = None) -> Plan:
+    """Build world, sight and recipe of a run; the context `encoder` needs its model."""
     row, task = find_algorithm(config.algo), config.find_task()
     world = World(task, config.robots, config.split, threads)
-    sight = Sight(find_context(config.context), Saute(config.cost_limit) if row.saute else None)
+    saute = Saute(config.cost_limit) if row.saute else None
+    sight = Sight(find_context(config.context, model), saute)
     recipe = Recipe(
         algorithm=row,
         networks=make_networks(sight.size(world), world.actions, config.hidden),
@@ -127,7 +130,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         extras = extras or Extras()
-        plan = make_plan(config, extras.threads)
+        plan = make_plan(config, extras.threads, keep_model(folder, config))
         state = start_state(plan.recipe.networks, config.seed, START)
         if (folder / STATE).exists():
             state = read_state(folder, config, state)

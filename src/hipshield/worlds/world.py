@@ -80,6 +80,13 @@ class World:
         return self._physics
 
     @property
+    def last(self) -> Step:
+        """What the last reset or step gave."""
+        if self._step is None:
+            raise NotResetError("Reset a world before looking at its last step.")
+        return self._step
+
+    @property
     def seconds_per_step(self) -> float:
         """Simulated time of one environment step."""
         return self._physics.model.opt.timestep * self._physics.machine.substeps
