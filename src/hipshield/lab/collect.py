@@ -3,21 +3,19 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hipshield.errors import HipshieldError
 from hipshield.learning.config import TrainConfig
+from hipshield.learning.pilot import Pilot
 from hipshield.learning.run import Run
 from hipshield.learning.train import train
 from hipshield.models.data import Facts, dataset_id, record, write_dataset
 from hipshield.models.episodes import Episode
 from hipshield.worlds.catalogue import find_task
+from hipshield.worlds.scripted import Policy, make_random
 from hipshield.worlds.world import World
-
-Act = Callable[[Any, int], np.ndarray]  # (what the world sent last, step number) -> actions
-Act_of = Callable[[World, int], Act]  # (world, seed of this batch) -> who drives it
 
 _AT_ONCE = 100  # robots of a batch
 _HELD = (5, 40)  # steps that a manoeuvre is held, the least and one more than the most
@@ -91,60 +89,50 @@ def collect_dataset(
                 robots + 1, np.uint64
             )
             seeds = [int(w) for w in words]
-            first = world.reset(seed=seeds[:-1])
-            act = _with_manoeuvres(drive(world, seeds[-1]), world, wanted.explore, seeds[-1])
-            yield record(world.step, first, act, task.episode_steps, world.hidden)
+            world.reset(seed=seeds[:-1])
+            policy = with_manoeuvres(drive(seeds[-1]), wanted.explore, seeds[-1])
+            yield record(world, policy)
             done += robots
             show(done)
 
     return write_dataset(out, wanted.name, facts, batches())
 
 
-def _driver(wanted: Collection, runs: Path) -> Act_of:
-    """Return who drives."""
+def _driver(wanted: Collection, runs: Path) -> Callable[[int], Policy]:
+    """Return who drives a batch, given its seed."""
     if wanted.policy == "random":
-
-        def wander(world: World, seed: int) -> Act:
-            rng = np.random.default_rng(seed)
-            return lambda now, t: rng.uniform(-1, 1, (world.robots, world.actions))
-
-        return wander
+        return make_random
     if wanted.policy == "ppo":
         config = TrainConfig(task=wanted.task, algo="ppo", context="none", steps=wanted.ppo_steps)
         run = train(config, runs, resume=True)
     else:
         run = Run.load(wanted.policy)
-    policy = run.policy
-
-    def drive(world: World, seed: int) -> Act:
-        return lambda now, t: policy(policy.see(world, now.obs), seed=seed, moment=t)
-
-    return drive
+    return lambda seed: Pilot(run.policy, seed)
 
 
-def _with_manoeuvres(act: Act, world: World, share: float, seed: int) -> Act:
+def with_manoeuvres(policy: Policy, share: float, seed: int) -> Policy:
     """Let some robots alternate between the policy and random actions that they hold for a while.
 
     A policy that has learned its task rarely brakes hard or drives at a hazard, which is just
     what a shield has to foresee.
     """
-    robots, actions = world.robots, world.actions
-    few = round(share * robots)
-    if not few:
-        return act
     rng = np.random.default_rng([seed, 1])
-    left, held = np.zeros(few, int), np.zeros((few, actions))
-    own = np.zeros(few, bool)
+    left, own, held = np.zeros(0, int), np.zeros(0, bool), np.zeros((0, 0))
 
-    def mixed(now: Any, t: int) -> np.ndarray:
+    def mixed(world: World) -> np.ndarray:
+        nonlocal left, own, held
+        chosen = np.array(policy(world))
+        few = round(share * world.robots)
+        if not world.elapsed.any():
+            left, held = np.zeros(few, int), np.zeros((few, world.actions))
+            own = rng.random(few) < 0.5
         over = np.flatnonzero(left == 0)
         left[over] = rng.integers(*_HELD, len(over))
-        own[over] = ~own[over] if t else rng.random(few) < 0.5
-        values = rng.uniform(-1, 1, (len(over), actions))
+        own[over] = ~own[over]
+        values = rng.uniform(-1, 1, (len(over), world.actions))
         extreme = rng.random((len(over), 1)) < 0.5
         held[over] = np.where(extreme, np.sign(values) * (np.abs(values) > 1 / 3), values)
-        left[:] -= 1
-        chosen = np.array(act(now, t))
+        left -= 1
         chosen[:few] = np.where(own[:, None], chosen[:few], held)
         return chosen
 

@@ -1,4 +1,4 @@
-"""The progress of a training run, on a terminal as a bar and elsewhere as lines."""
+"""The progress of what takes a while, on a terminal as a bar and elsewhere as lines."""
 
 from typing import Any
 
@@ -6,6 +6,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hipshield.learning.config import TrainConfig
+
+
+def _bar(console: Console) -> Progress:
+    """Return a bar with what is done, the time left, and facts; invisible where nobody looks."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[facts]}"),
+        console=console,
+        disable=not console.is_terminal,
+    )
 
 
 class TrainingBar:
@@ -18,15 +31,7 @@ class TrainingBar:
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.console = Console()
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed}/{task.total}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[facts]}"),
-            console=self.console,
-            disable=not self.console.is_terminal,
-        )
+        self.bar = _bar(self.console)
         self.task = self.bar.add_task(config.name, total=config.epochs, facts="compiling")
 
     def show(self, row: dict[str, Any]) -> None:
@@ -49,3 +54,33 @@ class TrainingBar:
 
     def __exit__(self, *problem: object) -> None:
         self.close()
+
+
+class CountBar:
+    """Shows how much of a number of things is done; elsewhere than on a terminal, lines.
+
+    Args:
+        what: is going on.
+        total: number of things.
+        unit: what they are called.
+    """
+
+    def __init__(self, what: str, total: int, unit: str) -> None:
+        self.unit, self.what, self.total = unit, what, total
+        self.console = Console()
+        self.bar = _bar(self.console)
+        self.task = self.bar.add_task(what, total=total, facts="")
+
+    def show(self, done: int, facts: str = "") -> None:
+        """Show that so many are done."""
+        self.bar.update(self.task, completed=done, facts=facts)
+        if not self.console.is_terminal:
+            words = f": {facts}" if facts else ""
+            print(f"{self.what}: {done} of {self.total} {self.unit}{words}", flush=True)
+
+    def __enter__(self) -> "CountBar":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.bar.stop()

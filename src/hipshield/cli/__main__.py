@@ -1,0 +1,7 @@
+"""`python -m hipshield.cli` is the command `hipshield`."""
+
+import sys
+
+from hipshield.cli import main
+
+sys.exit(main())
