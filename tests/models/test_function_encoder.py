@@ -15,6 +15,7 @@ from hipshield.models.fit import fit, measure_scale
 from hipshield.models.function_encoder import FunctionEncoder
 from hipshield.models.identify import begin, beliefs, observe
 from hipshield.models.perceptron import MlpPredictor
+from hipshield.models.predictor import model_at
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,23 @@ def test_whitening_changes_no_prediction_and_standardises_b(fitted):
     here = predictor.predict(params, jnp.asarray([0.4, -1.3]), x, a)
     there = predictor.predict(turned, coefficients, x, a)
     np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_the_network_at_one_b_predicts_the_same(average):
+    rng = np.random.default_rng(4)
+    rows = rows_of(*slides(20, 30))
+    predictor = FunctionEncoder(MOTION, bases=2, hidden=(8, 8), average=average)
+    params = predictor.init(jax.random.key(0), measure_scale(rows))
+    params = params._replace(centre=jnp.array([0.3, -2.0]), mix=jnp.array([[1.0, 2.0], [-0.5, 1]]))
+    b = jnp.asarray(rng.standard_normal(2), jnp.float32)
+    x, a = rows.x[0], rows.action[0]
+    wanted = predictor.predict(params, b, x, a)
+    np.testing.assert_allclose(model_at(predictor, params, b)(x, a), wanted, rtol=1e-5, atol=1e-6)
+    blind = MlpPredictor(MOTION, hidden=(8,))  # has no method `at`
+    params = blind.init(jax.random.key(0), measure_scale(rows))
+    same = model_at(blind, params, jnp.zeros(0))(x, a)
+    np.testing.assert_array_equal(same, blind.predict(params, jnp.zeros(0), x, a))
 
 
 def whole_episode(predictor, params, x, a, y):

@@ -12,6 +12,7 @@ no prediction, and it makes the ridge of the online solve the prior that the dat
 a well-scaled input for a policy.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -167,6 +168,27 @@ class FunctionEncoder:
         bases, average = self.basis(params, x, a)
         guess = average + jnp.einsum("k,...ko->...o", b, bases)
         return params.scale.change(guess)
+
+    def at(self, params: Encoder, b: jax.Array) -> Callable[[Any, Any], jax.Array]:
+        """Return (x, a) -> y for one b: a plain network, for rollouts that ask it often.
+
+        Only the last layer knows the bases, and it is linear: Σ b_i g_i is one small layer, whose
+        weights are that combination of all heads' weights. Scales are part of the layers, too.
+        """
+        scale, outputs = params.scale, self.motion.outputs
+        first, offset, *between, last, end = self.net.split(params.theta)
+        heads = params.centre + params.mix.T @ b
+        heads = jnp.append(heads, 1.0) if self.average else heads
+        seen = first[: self.motion.inputs] / scale.x_scale[:, None]
+        last = jnp.einsum("k,iko->io", heads, last.reshape(len(last), -1, outputs))
+        layers = (
+            jnp.concatenate([seen, first[self.motion.inputs :]]),
+            offset - scale.x_mean @ seen,
+            *between,
+            last * scale.y_scale,
+            heads @ end.reshape(-1, outputs) * scale.y_scale + scale.y_mean,
+        )
+        return lambda x, a: self.net.apply(layers, jnp.concatenate([x, a], -1))
 
 
 def _coefficients(bases: jax.Array, residual: jax.Array) -> jax.Array:

@@ -10,8 +10,11 @@ robot: callers map them over a batch.
     belief = predictor.learn(params, belief, x, a, y)    # the transition that really happened
 
 Fitting is the same loop for all (`models/fit.py`): `init`, `loss` and `finish`.
+
+`params` has at least the fields `theta`, which fitting descends on, and `scale`.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -130,3 +133,12 @@ class Predictor(Protocol):
 
     def predict(self, params: Any, b: jax.Array, x: jax.Array, a: jax.Array) -> jax.Array:
         """Return the change y, shape (outputs,)."""
+
+
+def model_at(predictor: Predictor, params: Any, b: jax.Array) -> Callable[[Any, Any], jax.Array]:
+    """Return (x, a) -> y of a predictor for one b, to be asked many times.
+
+    A predictor that can use b beforehand does so in a method `at`, which must agree with `predict`.
+    """
+    at = getattr(predictor, "at", None)
+    return at(params, b) if at else lambda x, a: predictor.predict(params, b, x, a)
