@@ -126,14 +126,14 @@ def begin(settings: Conformal, prior: Any = None) -> Calibration:
             is known then: Γ is infinite, and `calibrated` says no.
     """
     count, start = len(settings.rates), settings.in_units(_exactly(settings.delta))
-    nothing = jnp.full(settings.window, jnp.inf)
+    nothing = jnp.full(settings.window, jnp.inf, jnp.float32)
     return Calibration(
         ordered=nothing,
         arrived=nothing,
         seen=jnp.zeros((), jnp.int32),
         missed=jnp.zeros((), jnp.int32),
         level=jnp.full(count, start, jnp.int32),
-        weight=jnp.full(count, 1 / count),
+        weight=jnp.full(count, 1 / count, jnp.float32),
         prior=jnp.asarray(jnp.inf if prior is None else prior, jnp.float32),
         told=jnp.asarray(prior is not None),
     )
@@ -212,7 +212,7 @@ def slide(ordered: jax.Array, leaving: Any, entering: Any) -> jax.Array:
         leaving: one of the values; infinity removes a place that holds none.
         entering: any value.
     """
-    end = jnp.full(1, jnp.inf)
+    end = jnp.full(1, jnp.inf, ordered.dtype)
     rest = jnp.where(ordered < leaving, ordered, jnp.concatenate([ordered[1:], end]))
     before = jnp.concatenate([-end, rest[:-1]])
     return jnp.minimum(jnp.maximum(entering, before), rest)
