@@ -128,7 +128,7 @@ def test_the_check_of_the_guarantee_notices_broken_rules():
     for broken, name in (
         (deaf, "just above Γ"), (backwards, "heavy-tailed"), (lenient, "constantly perfect")
     ):  # fmt: skip
-        _, (_, missed) = follow(settings, CHOICES, NAMES.index(name), 3000, broken)
+        _, (_, missed) = follow(settings, (SEQUENCES[name],), 0, 3000, broken)
         assert worst_excess(settings, missed) > 0.01, broken
 
 

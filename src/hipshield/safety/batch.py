@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hipshield.safety import shield as one
 from hipshield.safety.settings import Shield
@@ -64,7 +65,8 @@ def _found(
 ) -> Finding:
     """Return what acts, of robots that are checked as of those that are not."""
     robots = len(seen.check)
-    size = min(_TOGETHER, robots)
+    # Without a pre-check all are checked, and all at once is faster than a few at a time.
+    size = robots if np.isinf(shield.trigger) else min(_TOGETHER, robots)
     waiting = jnp.argsort(~seen.check)  # those to be checked first; the sort is stable
     waiting = jnp.concatenate([waiting, jnp.full(size, robots)])  # the last few are nobody
 
