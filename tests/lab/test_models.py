@@ -13,7 +13,7 @@ from hipshield.lab.fitting import Fitting, fit_to_file
 from hipshield.lab.model_figures import draw_comparison
 from hipshield.lab.tables import read_table
 from hipshield.learning.config import TrainConfig
-from hipshield.learning.pilot import Pilot
+from hipshield.learning.driver import Driver
 from hipshield.learning.run import Run
 from hipshield.learning.train import Extras, train
 from hipshield.models.data import read_dataset
@@ -97,9 +97,9 @@ def test_verbs_from_data_to_a_policy_that_knows_its_robot(made, capsys, monkeypa
     assert run.policy.inputs == World(find_task(TASK)).observation_size + 2
     world = World(find_task(TASK), 2, "ood", threads=1)
     world.reset(seed=0)
-    pilot = Pilot(run.policy)
+    driver = Driver(run.policy)
     for _ in range(3):
-        world.step(pilot(world))
+        world.step(driver(world))
     assert main(["collect", "--task", TASK, "--policy", str(run.folder), "--episodes", "1"]) == 0
     assert main(["watch", TASK, "--policy", str(run.folder), "--steps", "5", "--out", "w.mp4",
                  "--backend", "drawing", "--size", "64"]) == 0  # fmt: skip

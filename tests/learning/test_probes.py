@@ -4,22 +4,26 @@ A probe runs episodes of 10 steps with 64 robots; discounts are chosen so that v
 numbers. Where a value is asserted, its derivation stands beside it.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hipshield.learning.catalogue import NAMES, find_algorithm
-from hipshield.learning.collect import Sight, collect
+from hipshield.learning.catalogue import NAMES, OffPolicy, find_algorithm
+from hipshield.learning.collect import Sight, Tally, collect
 from hipshield.learning.context import find_context
-from hipshield.learning.lagrange import START
-from hipshield.learning.networks import make_networks
+from hipshield.learning.networks import Critic, Squashed, make_networks
 from hipshield.learning.normaliser import normalise
+from hipshield.learning.off_policy import OffRecipe, off_policy
+from hipshield.learning.on_policy import on_policy
 from hipshield.learning.saute import Saute
 from hipshield.learning.sro import Sro
-from hipshield.learning.state import COST, REWARD, start_state
-from hipshield.learning.update import Recipe, update
+from hipshield.learning.state import COST, REWARD
+from hipshield.learning.twin_delayed import COST_Q, TwinProblem
+from hipshield.learning.update import Recipe
+from hipshield.mlp import Mlp
 
 STEPS, ROBOTS = 10, 64
 
@@ -52,10 +56,31 @@ class Probe:
         return Out(self.obs, reward + 0 * self.obs[:, 0], cost + 0 * self.obs[:, 0])
 
 
-def run(algo, probe, epochs, gamma=0.5, multiplier_rate=0.035, **changes):
-    row = find_algorithm(algo)
-    sight = Sight(find_context("none"), Saute(0.0) if row.saute else None)
-    nets = make_networks(sight.size(probe), 1, (16,))
+def make_learner(row, sight, probe, epochs, gamma, multiplier_rate=0.035, **changes):
+    """Return a learner for the probe's small networks, and how to read it: a state and normalised
+    observations ↦ V_R, V_C and the mean action."""
+    size = sight.size(probe)
+    if isinstance(row, OffPolicy):
+        problem = TwinProblem(
+            step=replace(row.step, rate=1e-3, batch=64, every=8, tau=0.02),
+            policy=Squashed(Mlp((size, 16, 1))),
+            critic=Critic(Mlp((size + 1, 16, 1))),
+            gamma=gamma,
+            cost_gamma=gamma,
+            penalty=row.layer.penalty if row.layer else 0.0,
+            delta=row.layer.bound(0.0, gamma, STEPS) if row.layer else 0.0,
+        )
+
+        def read(state, x):
+            mean = problem.policy.apply(state.theta, x)
+            pairs = jnp.concatenate([x, mean], axis=1)
+            values = [problem.critic.apply(state.critics[i], pairs) for i in (0, COST_Q)]
+            return *values, mean
+
+        row = replace(row, step=problem.step)
+        return off_policy(OffRecipe(row, problem, (STEPS, ROBOTS), epochs), 0), read
+
+    nets = make_networks(size, 1, (16,))
     recipe = Recipe(
         row,
         nets,
@@ -65,19 +90,41 @@ def run(algo, probe, epochs, gamma=0.5, multiplier_rate=0.035, **changes):
         epochs=2 * epochs,
         multiplier_rate=multiplier_rate,
     )
-    state = start_state(nets, 0, START)
-    for _ in range(epochs):
-        batch, tally = collect(probe, nets.policy, state, sight, steps=STEPS, seed=0)
-        state, metrics = update(recipe, state, batch, 0)
-    return state, nets, sight, tally, metrics
+
+    def read(state, x):
+        values = [nets.critic.apply(state.critics[i], x) for i in (REWARD, COST)]
+        return *values, nets.policy.apply(state.theta, x).mean
+
+    return on_policy(recipe, 0), read
 
 
-def seen(state, sight, budget=1.0):
-    """Both observations as the networks see them, with a full budget where there is one."""
-    x = np.array([[-1.0], [1.0]], np.float32)
-    if sight.saute is not None:
-        x = np.concatenate([x, np.full((2, 1), budget, np.float32)], 1)
-    return normalise(state.normaliser, jnp.asarray(x))
+class Trained(NamedTuple):
+    sight: Sight
+    tally: Tally
+    metrics: dict
+    state: object
+    read: object
+
+    def look(self, budget=1.0):
+        """V_R, V_C and the mean action for both observations, with a budget where there is one."""
+        x = np.array([[-1.0], [1.0]], np.float32)
+        if self.sight.saute is not None:
+            x = np.concatenate([x, np.full((2, 1), budget, np.float32)], 1)
+        value, cost, mean = self.read(self.state, normalise(self.state.normaliser, jnp.asarray(x)))
+        return value, cost, mean[:, 0]
+
+
+def run(algo, probe, epochs, gamma=0.5, **changes):
+    row = find_algorithm(algo)
+    sight = Sight(find_context("none"), Saute(0.0) if row.saute else None)
+    learner, read = make_learner(row, sight, probe, epochs, gamma, **changes)
+    state, memory = learner.start(), learner.recall([])
+    for epoch in range(epochs):
+        pilot = learner.explorer(state)
+        batch, tally = collect(probe, pilot, sight, steps=STEPS, seed=0, epoch=epoch)
+        memory, improved = learner.improve(state, memory, batch)
+        state, metrics = learner.finish(improved)
+    return Trained(sight, tally, metrics, state, read)
 
 
 @pytest.mark.parametrize("algo", NAMES)
@@ -88,16 +135,14 @@ def test_values_of_constant_reward_and_cost(algo):
     Sauté the first cost empties the (zero) budget, so every reward is the penalty of −1: V_R = −2.
     """
     probe = Probe(lambda o, a: 1.0, lambda o, a: 0.5)
-    state, nets, sight, _, _ = run(algo, probe, 60)
-    x = seen(state, sight, budget=-10.0)
-    value = nets.critic.apply(state.critics[REWARD], x)
-    cost = nets.critic.apply(state.critics[COST], x)
-    wanted = -2.0 if sight.saute is not None else 2.0
+    trained = run(algo, probe, 60)
+    value, cost, _ = trained.look(budget=-10.0)
+    wanted = -2.0 if trained.sight.saute is not None else 2.0
     np.testing.assert_allclose(value, wanted, atol=0.25)
     np.testing.assert_allclose(cost, 1.0, atol=0.15)
 
 
-@pytest.mark.parametrize("algo", ["ppo", "rcpo", "cpo"])
+@pytest.mark.parametrize("algo", ["ppo", "rcpo", "cpo", "usl"])
 def test_values_that_depend_on_the_observation(algo):
     """r = o, c = (o + 1)/2, γ = 0.5; the next o is ±1 with equal chance.
 
@@ -105,18 +150,16 @@ def test_values_that_depend_on_the_observation(algo):
     V_C(−1) = 0 + 0.5 · 1 = 0.5 and V_C(1) = 1 + 0.5 = 1.5.
     """
     probe = Probe(lambda o, a: o, lambda o, a: (o + 1) / 2)
-    state, nets, sight, _, _ = run(algo, probe, 120)
-    x = seen(state, sight)
-    np.testing.assert_allclose(nets.critic.apply(state.critics[REWARD], x), [-1, 1], atol=0.25)
-    np.testing.assert_allclose(nets.critic.apply(state.critics[COST], x), [0.5, 1.5], atol=0.25)
+    value, cost, _ = run(algo, probe, 120).look()
+    np.testing.assert_allclose(value, [-1, 1], atol=0.25)
+    np.testing.assert_allclose(cost, [0.5, 1.5], atol=0.25)
 
 
 @pytest.mark.parametrize("algo", NAMES)
 def test_the_best_action_is_found_when_nothing_costs(algo):
     """r = −(a − 0.5 o)²: the best mean is half the observation."""
     probe = Probe(lambda o, a: -((a - 0.5 * o) ** 2), lambda o, a: 0.0)
-    state, nets, sight, _, _ = run(algo, probe, 60, gamma=0.0)
-    mean = nets.policy.apply(state.theta, seen(state, sight)).mean[:, 0]
+    _, _, mean = run(algo, probe, 60, gamma=0.0).look()
     np.testing.assert_allclose(mean, [-0.5, 0.5], atol=0.2)
 
 
@@ -124,7 +167,7 @@ def test_the_best_action_is_found_when_nothing_costs(algo):
     ("algo", "base"),
     [
         *(("ppo-lag", "ppo"), ("trpo-lag", "trpo"), ("rcpo", "npg"), ("cpo", "trpo")),
-        *(("cup", "ppo"), ("ppo-saute", "ppo"), ("trpo-saute", "trpo")),
+        *(("cup", "ppo"), ("ppo-saute", "ppo"), ("trpo-saute", "trpo"), ("usl", "td3")),
     ],
 )
 def test_a_constraint_changes_the_best_action(algo, base):
@@ -136,8 +179,7 @@ def test_a_constraint_changes_the_best_action(algo, base):
     probe = Probe(lambda o, a: a, lambda o, a: (a > 0) * 1.0)
     means = {}
     for name in (algo, base):
-        state, nets, sight, _, _ = run(name, probe, 40, gamma=0.0, multiplier_rate=0.5)
-        means[name] = float(nets.policy.apply(state.theta, seen(state, sight)).mean.mean())
+        means[name] = float(run(name, probe, 40, gamma=0.0, multiplier_rate=0.5).look()[2].mean())
     assert means[base] > 0.5
     assert means[algo] < means[base] - 0.4, means
 
@@ -148,18 +190,31 @@ def test_sro_moves_the_policy_away_from_cost():
     for estimator in ("density", "average"):
         means = {}
         for weight in (0.0, 1.0):
-            state, nets, sight, _, _ = run(
-                "npg", probe, 30, gamma=0.0, weight=weight, estimator=estimator
-            )
-            means[weight] = float(nets.policy.apply(state.theta, seen(state, sight)).mean.mean())
+            trained = run("npg", probe, 30, gamma=0.0, weight=weight, estimator=estimator)
+            means[weight] = float(trained.look()[2].mean())
         assert means[1.0] < means[0.0] - 0.3, (estimator, means)
 
 
 def test_cpo_tells_its_cases():
     """All episodes cost: the constraint is out of reach, and CPO only recovers (case 0)."""
     probe = Probe(lambda o, a: a, lambda o, a: 1.0)
-    _, _, _, _, metrics = run("cpo", probe, 3)
-    assert int(metrics["case"]) == 0
+    assert int(run("cpo", probe, 3).metrics["case"]) == 0
     probe = Probe(lambda o, a: a, lambda o, a: 0.0)  # nothing costs, nothing would: case 1
-    _, _, _, _, metrics = run("cpo", probe, 3)
-    assert int(metrics["case"]) == 1
+    assert int(run("cpo", probe, 3).metrics["case"]) == 1
+
+
+def test_usls_layer_makes_proposed_actions_cheaper_and_says_so():
+    """r = 2a, c = max(a, 0), γ = 0: the loss −2a + 5 max(a − 0.1, 0) is least at δ = 0.1, which
+    noise exceeds half of the time; Q_C = a where that happens, so a correction of 1 to 4 steps of
+    0.05 suffices. Episodes cost what Q_C says."""
+    probe = Probe(lambda o, a: 2 * a, lambda o, a: np.maximum(a, 0))
+    trained = run("usl", probe, 60, gamma=0.0)
+    _, cost, mean = trained.look()
+    np.testing.assert_allclose(mean, 0.1, atol=0.1)
+    np.testing.assert_allclose(cost, 0.1, atol=0.1)
+    facts = trained.tally.facts
+    assert 0.2 < facts["corrected"] < 0.8
+    assert facts["q_cost_executed"] < facts["q_cost_proposed"] - 0.01
+    assert facts["corrected"] <= facts["iterations"] <= 4 * facts["corrected"]
+    np.testing.assert_allclose(facts["correction"], 0.05 * facts["iterations"], rtol=0.05)
+    np.testing.assert_allclose(trained.metrics["cost_to_go"], facts["q_cost_executed"], atol=0.05)

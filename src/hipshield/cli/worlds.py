@@ -102,14 +102,14 @@ class Watch:
     def run(self) -> None:
         """Roll the episode and write both files."""
         from hipshield.lab.watch import Film, watch
-        from hipshield.learning.pilot import Pilot
+        from hipshield.learning.driver import Driver
         from hipshield.learning.run import Run
         from hipshield.worlds.scripted import Policy, find_policy
         from hipshield.worlds.world import World
 
         policy: Policy
         if Path(self.policy).is_dir():
-            policy = Pilot(Run.load(self.policy).policy, self.seed)
+            policy = Driver(Run.load(self.policy).policy, self.seed)
         else:
             policy = find_policy(self.policy, self.seed)
         world = World(find_task(self.task, self.level), split=self.split)

@@ -8,7 +8,7 @@ import numpy as np
 
 from hipshield.errors import HipshieldError
 from hipshield.learning.config import TrainConfig
-from hipshield.learning.pilot import Pilot
+from hipshield.learning.driver import Driver
 from hipshield.learning.run import Run
 from hipshield.learning.train import train
 from hipshield.models.data import Facts, dataset_id, record, write_dataset
@@ -107,7 +107,7 @@ def _driver(wanted: Collection, runs: Path) -> Callable[[int], Policy]:
         run = train(config, runs, resume=True)
     else:
         run = Run.load(wanted.policy)
-    return lambda seed: Pilot(run.policy, seed)
+    return lambda seed: Driver(run.policy, seed)
 
 
 def with_manoeuvres(policy: Policy, share: float, seed: int) -> Policy:

@@ -7,6 +7,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from hipshield.learning.config import TrainConfig
 
+# What an epoch's row may have besides return and cost: λ, or the share of corrected actions.
+OWN_FACTS = {"multiplier": "λ {:.3f}", "corrected": "corrected {:.0%}"}
+
 
 def _bar(console: Console) -> Progress:
     """Return a bar with what is done, the time left, and facts; invisible where nobody looks."""
@@ -22,7 +25,7 @@ def _bar(console: Console) -> Progress:
 
 
 class TrainingBar:
-    """Shows epochs: return, cost rate, λ, steps per second and the time left.
+    """Shows epochs: return, cost rate, the method's own, steps per second and the time left.
 
     Args:
         config: the run.
@@ -36,9 +39,10 @@ class TrainingBar:
 
     def show(self, row: dict[str, Any]) -> None:
         """Show one epoch's row."""
+        own = "".join(f"  {form.format(row[n])}" for n, form in OWN_FACTS.items() if n in row)
         facts = (
             f"return {row['return']:.2f}  cost {100 * row['cost_rate']:.2f} %"
-            f"  λ {row['multiplier']:.3f}  {row['steps_per_second']:,.0f} steps/s"
+            f"{own}  {row['steps_per_second']:,.0f} steps/s"
         )
         self.bar.update(self.task, completed=row["epoch"] + 1, facts=facts)
         if not self.console.is_terminal:

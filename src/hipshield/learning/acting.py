@@ -5,16 +5,40 @@ time that a compiled JAX function takes to be called, and acting is what every s
 Gradients, and everything that a policy's probability matters for, are JAX's (`networks.py`).
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from hipshield.learning.networks import Policy
+from hipshield.learning.networks import Policy, Squashed
 from hipshield.learning.normaliser import CLIP, Normaliser, spread_of
 
 Actor = Callable[[np.ndarray, Any], np.ndarray]  # (inputs, noise) -> actions, not yet clipped
+
+# (inputs, proposed actions) -> the actions to execute, and facts about them, one value a robot
+Layer = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, dict[str, np.ndarray]]]
+
+
+class Pilot(NamedTuple):
+    """Who acts: a policy, and the layer, if there is one, that has the last word."""
+
+    act: Actor
+    layer: Layer | None = None
+
+
+def make_eyes(stats: Normaliser) -> Callable[[np.ndarray], np.ndarray]:
+    """Return inputs ↦ normalised inputs, in single precision."""
+    mean, scale = np.asarray(stats.mean), np.asarray(spread_of(stats))
+    # The bounds go through JAX in training, too: NumPy keeps NaN, as JAX does.
+    return lambda x: np.minimum(np.maximum((x - mean) / scale, -CLIP), CLIP)
+
+
+def evaluate_net(net: Sequence[np.ndarray], x: np.ndarray) -> np.ndarray:
+    """Return a network's outputs, given its weights and biases in turn."""
+    for i in range(0, len(net) - 2, 2):
+        x = np.tanh(x @ net[i] + net[i + 1])
+    return x @ net[-2] + net[-1]
 
 
 def make_actor(policy: Policy, theta: Any, stats: Normaliser) -> Actor:
@@ -26,19 +50,17 @@ def make_actor(policy: Policy, theta: Any, stats: Normaliser) -> Actor:
         stats: statistics of its inputs.
     """
     *net, log_std = (np.asarray(part) for part in policy.split(theta))
-    layers = [(net[i], net[i + 1]) for i in range(0, len(net), 2)]
-    mean, scale = np.asarray(stats.mean), np.asarray(spread_of(stats))
-    std = np.exp(log_std)
+    see, std = make_eyes(stats), np.exp(log_std)
+    return lambda x, noise: evaluate_net(net, see(x)) + std * noise
 
-    def act(x: np.ndarray, noise: Any) -> np.ndarray:
-        # The bounds go through JAX in training, too: NumPy keeps NaN, as JAX does.
-        hidden = np.minimum(np.maximum((x - mean) / scale, -CLIP), CLIP)
-        for weights, bias in layers[:-1]:
-            hidden = np.tanh(hidden @ weights + bias)
-        weights, bias = layers[-1]
-        return hidden @ weights + bias + std * noise
 
-    return act
+def make_squashed_actor(
+    policy: Squashed, theta: Any, stats: Normaliser, exploration: float = 0.0
+) -> Actor:
+    """Return (x, noise) ↦ tanh(net(x)) + exploration · noise, as `make_actor`."""
+    net, see = [np.asarray(part) for part in policy.split(theta)], make_eyes(stats)
+    spread = np.float32(exploration)
+    return lambda x, noise: np.tanh(evaluate_net(net, see(x))) + spread * noise
 
 
 def draw_noise(seed: int, epoch: int, shape: tuple[int, ...]) -> np.ndarray:

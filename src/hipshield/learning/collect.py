@@ -4,11 +4,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hipshield.learning.acting import draw_noise, make_actor
+from hipshield.learning.acting import Pilot, draw_noise
 from hipshield.learning.context import Context
-from hipshield.learning.networks import Policy
 from hipshield.learning.saute import Saute
-from hipshield.learning.state import Batch, TrainState
+from hipshield.learning.state import Batch
 
 
 class Arena(Protocol):
@@ -27,10 +26,16 @@ class Arena(Protocol):
 
 
 class Tally(NamedTuple):
-    """What an epoch's episodes came to, one value a robot."""
+    """What an epoch's episodes came to.
+
+    Attributes:
+        returns, costs: one value a robot.
+        facts: of the pilot's layer, each the mean over all steps and robots.
+    """
 
     returns: np.ndarray
     costs: np.ndarray
+    facts: dict[str, float]
 
 
 class Sight(NamedTuple):
@@ -52,15 +57,15 @@ class Sight(NamedTuple):
 
 
 def collect(
-    arena: Arena, policy: Policy, state: TrainState, sight: Sight, *, steps: int, seed: int
+    arena: Arena, pilot: Pilot, sight: Sight, *, steps: int, seed: int, epoch: int
 ) -> tuple[Batch, Tally]:
     """Run one episode of `steps` steps with every robot.
 
     The seeds of the episodes come from the run's seed and the epoch, so that an epoch depends on
-    nothing that a checkpoint would have to hold besides the training state.
+    nothing that a checkpoint would have to hold besides the training state. The batch has the
+    actions as the policy proposed them, or as the pilot's layer left them.
     """
-    epoch = int(state.epoch)
-    act = make_actor(policy, state.theta, state.normaliser)
+    sums: dict[str, float] = {}
     noise = draw_noise(seed, epoch, (steps, arena.robots, arena.actions))
     budget = np.ones(arena.robots)
     now = arena.reset(seed=episode_seeds(seed, epoch, arena.robots))
@@ -70,7 +75,11 @@ def collect(
     rewards, costs, true = (np.empty((steps, arena.robots), np.float32) for _ in range(3))
     for t in range(steps):
         seen[t] = sight.see(arena, now.obs, memory, budget)
-        actions[t] = act(seen[t], noise[t])
+        actions[t] = pilot.act(seen[t], noise[t])
+        if pilot.layer is not None:
+            actions[t], facts = pilot.layer(seen[t], np.clip(actions[t], -1.0, 1.0))
+            for name, value in facts.items():
+                sums[name] = sums.get(name, 0.0) + float(value.mean())
         executed = np.clip(actions[t], -1.0, 1.0)
         now = arena.step(executed)
         memory = sight.context.observe(memory, executed, now)
@@ -82,7 +91,8 @@ def collect(
     # The last state is seen with the budget as the episode left it: a fresh one would make the
     # value it bootstraps with that of a robot which may still violate.
     last = sight.see(arena, now.obs, memory, budget)
-    return Batch(seen, last, actions, rewards, costs), Tally(true.sum(0), costs.sum(0))
+    means = {name: total / steps for name, total in sums.items()}
+    return Batch(seen, last, actions, rewards, costs), Tally(true.sum(0), costs.sum(0), means)
 
 
 def episode_seeds(seed: int, epoch: int, robots: int) -> list[int]:

@@ -24,7 +24,7 @@ class TrainConfig:
     task: str = "point-goal"
     """Task, with its level if it is not 1: point-goal, car-push-2, ..."""
     algo: str = "rcpo"
-    """ppo, trpo, npg, ppo-lag, trpo-lag, rcpo, cpo, cup, ppo-saute or trpo-saute."""
+    """ppo, trpo, npg, ppo-lag, trpo-lag, rcpo, cpo, cup, ppo-saute, trpo-saute or usl."""
     context: str = "oracle"
     """What the policy is told about the physics: none, oracle or encoder."""
     model: str = ""
@@ -56,10 +56,12 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Check the fields, and that they fit together."""
-        find_algorithm(self.algo)
+        row = find_algorithm(self.algo)
         check_context(self.context, self.model)
         task = self.find_task()
         Sro(weight=self.sro, estimator=self.sro_estimator)
+        if self.sro and not row.has_advantage:
+            raise HipshieldError(f"'{self.algo}' has no advantage for SRO to shape: leave out sro.")
         if self.split not in SPLITS:
             raise HipshieldError(f"Unknown split '{self.split}'. Known: {', '.join(SPLITS)}.")
         if self.steps < 1 or self.epoch_steps % task.episode_steps or self.epoch_steps < 1:

@@ -2,11 +2,8 @@
 
 from typing import Any
 
-import numpy as np
-
+from hipshield.learning.acting import Actor, Pilot
 from hipshield.learning.collect import Sight, Tally, collect
-from hipshield.learning.networks import Policy
-from hipshield.learning.state import TrainState
 from hipshield.worlds.hidden import Split
 from hipshield.worlds.task import Task
 from hipshield.worlds.world import World
@@ -14,16 +11,13 @@ from hipshield.worlds.world import World
 APART = 1 << 20  # an epoch that no training reaches: its seeds are not among training's
 
 
-def evaluate(
-    policy: Policy, state: TrainState, sight: Sight, task: Task, split: Split, episodes: int
-) -> Tally:
-    """Run episodes with the policy as it acts in training; return their returns and costs.
+def evaluate(act: Actor, sight: Sight, task: Task, split: Split, episodes: int) -> Tally:
+    """Run episodes with a policy; return their returns and costs.
 
     The episodes are the same for every policy that is evaluated on this task and split.
     """
     world = World(task, episodes, split)
-    apart = state._replace(epoch=np.asarray(APART))
-    _, tally = collect(world, policy, apart, sight, steps=task.episode_steps, seed=0)
+    _, tally = collect(world, Pilot(act), sight, steps=task.episode_steps, seed=0, epoch=APART)
     return tally
 
 

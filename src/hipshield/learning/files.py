@@ -2,8 +2,9 @@
 
 A run's folder holds `config.json`, `progress.csv` (one row an epoch, the same bits for the same
 configuration), `timing.csv` (what the machine took), TensorBoard events, `state.safetensors`, the
-last checkpoint, and `model.safetensors`, the predictor behind the context `encoder`. Nothing is
-pickled.
+last checkpoint, and `model.safetensors`, the predictor behind the context `encoder`. While an
+off-policy run goes on, `replay/` has one file for each epoch that its updates still draw from.
+Nothing is pickled.
 """
 
 import contextlib
@@ -21,15 +22,15 @@ import numpy as np
 from hipshield.errors import HipshieldError
 from hipshield.files import read_arrays, write_arrays, write_whole
 from hipshield.learning.config import VERSION, TrainConfig
-from hipshield.learning.state import TrainState
+from hipshield.learning.state import Batch
 from hipshield.models.store import Model, fingerprint, load_model
 
 CONFIG, STATE, PROGRESS = "config.json", "state.safetensors", "progress.csv"
-MODEL = "model.safetensors"
+REPLAY, MODEL = "replay", "model.safetensors"
 _FORMAT = f"hipshield-train-{VERSION}"
 
 
-def write_state(folder: Path, config: TrainConfig, state: TrainState) -> None:
+def write_state(folder: Path, config: TrainConfig, state: Any) -> None:
     """Write a checkpoint."""
     leaves = jax.tree.leaves(state)
     arrays = {f"leaf{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
@@ -37,7 +38,7 @@ def write_state(folder: Path, config: TrainConfig, state: TrainState) -> None:
     write_arrays(folder / STATE, arrays, facts)
 
 
-def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainState:
+def read_state(folder: Path, config: TrainConfig, like: Any) -> Any:
     """Read a checkpoint of this very configuration.
 
     Args:
@@ -65,6 +66,45 @@ def read_state(folder: Path, config: TrainConfig, like: TrainState) -> TrainStat
         if not np.isfinite(theirs).all():
             raise HipshieldError(f"'{path}' holds parameters that are not finite numbers.")
     return jax.tree.unflatten(shape, [jax.numpy.asarray(a) for a in read])
+
+
+def write_batch(folder: Path, config: TrainConfig, epoch: int, batch: Batch) -> None:
+    """Write an epoch's experience; it is never changed, only removed (`keep_batches`)."""
+    (folder / REPLAY).mkdir(exist_ok=True)
+    facts = {"format": _FORMAT, "config": config.hash, "epoch": epoch}
+    write_arrays(_batch_path(folder, epoch), batch._asdict(), facts)
+
+
+def read_batch(folder: Path, config: TrainConfig, epoch: int) -> Batch:
+    """Read an epoch's experience.
+
+    Raises:
+        HipshieldError: it is missing, damaged, or of another run.
+    """
+    path = _batch_path(folder, epoch)
+    try:
+        arrays, meta = read_arrays(path, what="replay")
+    except HipshieldError as error:
+        raise HipshieldError(f"{error} The run cannot go on without: start it anew.") from None
+    wanted = {"format": _FORMAT, "config": config.hash, "epoch": epoch}
+    if meta != wanted or set(arrays) != set(Batch._fields):
+        raise HipshieldError(f"'{path}' is not epoch {epoch} of this run: start it anew.")
+    return Batch(**arrays)
+
+
+def keep_batches(folder: Path, epochs: range) -> None:
+    """Remove the experience of all but some epochs, and what a kill left half written."""
+    kept = {_batch_path(folder, epoch) for epoch in epochs}
+    for path in (folder / REPLAY).glob("*.safetensors*"):
+        if path not in kept:
+            path.unlink(missing_ok=True)
+    if not kept:
+        with contextlib.suppress(OSError):
+            (folder / REPLAY).rmdir()
+
+
+def _batch_path(folder: Path, epoch: int) -> Path:
+    return folder / REPLAY / f"{epoch:05d}.safetensors"
 
 
 def read_config(folder: Path) -> TrainConfig:

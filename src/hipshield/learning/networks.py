@@ -1,4 +1,4 @@
-"""The networks of a run: a Gaussian policy and its critics, each a flat vector (`mlp.py`)."""
+"""The networks of a run: policies and critics, each a flat vector (`mlp.py`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,6 +76,34 @@ class Policy:
 
 
 @dataclass(frozen=True)
+class Squashed:
+    """A deterministic policy: the tanh of a network.
+
+    Attributes:
+        net: the network.
+    """
+
+    net: Mlp
+
+    @property
+    def actions(self) -> int:
+        """Number of action dimensions."""
+        return self.net.sizes[-1]
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """Draw parameters."""
+        return self.net.init(key)
+
+    def split(self, theta: jax.Array) -> Parts:
+        """Return weights and biases."""
+        return self.net.split(theta)
+
+    def apply(self, theta: jax.Array | Parts, x: jax.Array) -> jax.Array:
+        """Return actions in (−1, 1); θ is flat, or split already."""
+        return jnp.tanh(self.net.apply(theta, x))
+
+
+@dataclass(frozen=True)
 class Critic:
     """A value of states, or of states and actions put together."""
 
@@ -119,7 +147,7 @@ def make_networks(inputs: int, actions: int, hidden: tuple[int, ...] = (64, 64))
 
 
 def gradient_of(
-    net: Mlp | Policy | Critic, loss: Callable[..., jax.Array]
+    net: Mlp | Policy | Squashed | Critic, loss: Callable[..., jax.Array]
 ) -> Callable[..., jax.Array]:
     """Return (θ, ...) ↦ ∇ loss(θ, ...) for a loss that only hands its θ to `net.apply`.
 

@@ -9,37 +9,36 @@ import jax
 import numpy as np
 
 from hipshield.errors import HipshieldError
-from hipshield.learning.acting import Actor, make_actor
-from hipshield.learning.catalogue import find_algorithm
+from hipshield.learning.acting import Actor
 from hipshield.learning.collect import Sight
 from hipshield.learning.config import TrainConfig
-from hipshield.learning.context import find_context
 from hipshield.learning.files import PROGRESS, read_config, read_model, read_rows, read_state
-from hipshield.learning.lagrange import START
-from hipshield.learning.networks import Networks, make_networks
-from hipshield.learning.normaliser import Normaliser
-from hipshield.learning.saute import Saute
-from hipshield.learning.state import start_state
-from hipshield.worlds.world import World
+from hipshield.learning.learner import Learner
+from hipshield.learning.plan import make_plan
 
 
 @dataclass(frozen=True)
 class TrainedPolicy:
-    """A policy that acts on raw observations: its normaliser is inside.
+    """A policy that acts on raw observations: its normaliser is inside, as is a safety layer.
 
     Attributes:
-        networks: its shape.
-        theta: its parameters.
-        normaliser: statistics of its inputs.
+        learner: which learned it.
+        state: of the training that it comes from.
         sight: what it sees besides the observation.
         inputs: number of values it takes.
+        actions: number of values it gives.
     """
 
-    networks: Networks
-    theta: Any
-    normaliser: Normaliser
+    learner: Learner
+    state: Any
     sight: Sight
     inputs: int
+    actions: int
+
+    @property
+    def theta(self) -> np.ndarray:
+        """Its parameters, as one vector."""
+        return np.asarray(self.state.theta)
 
     def __call__(self, inputs: np.ndarray, seed: int | None = None, moment: int = 0) -> np.ndarray:
         """Return actions in [−1, 1] for one input or a batch of them.
@@ -47,7 +46,8 @@ class TrainedPolicy:
         Args:
             inputs: what the policy sees: the observation, then the context's values (and
                 Sauté's budget), shape (inputs,) or (robots, inputs).
-            seed: draw actions with this seed; None takes the distribution's mean.
+            seed: draw actions with this seed; None takes the distribution's mean. A policy that
+                is deterministic gives the same action for any.
             moment: step number, so that each step draws anew.
         """
         x = np.atleast_2d(np.asarray(inputs, np.float32))
@@ -56,7 +56,7 @@ class TrainedPolicy:
                 f"This policy takes {self.inputs} values: the observation and its context."
                 f" Got shape {np.shape(inputs)}."
             )
-        shape = (len(x), self.networks.policy.actions)
+        shape = (len(x), self.actions)
         noise: Any = 0.0
         if seed is not None:
             noise = np.random.default_rng([seed, moment]).standard_normal(shape, np.float32)
@@ -65,7 +65,7 @@ class TrainedPolicy:
 
     @cached_property
     def _act(self) -> Actor:
-        return make_actor(self.networks.policy, self.theta, self.normaliser)
+        return self.learner.policy(self.state)
 
 
 @dataclass(frozen=True)
@@ -99,13 +99,9 @@ class Run:
         """
         folder = Path(folder)
         config = read_config(folder)
-        row = find_algorithm(config.algo)
-        saute = Saute(config.cost_limit) if row.saute else None
-        sight = Sight(find_context(config.context, read_model(folder, config)), saute)
-        world = World(config.find_task(), 1, config.split, threads=1)
-        size = sight.size(world)
-        nets = make_networks(size, world.actions, config.hidden)
-        state = read_state(folder, config, start_state(nets, config.seed, START))
-        theta, stats = jax.tree.map(np.asarray, (state.theta, state.normaliser))
-        policy = TrainedPolicy(nets, theta, stats, sight, size)
+        plan = make_plan(config, threads=1, robots=1, model=read_model(folder, config))
+        state = read_state(folder, config, plan.learner.start())
+        state = jax.tree.map(np.asarray, state)
+        inputs, actions = plan.sight.size(plan.world), plan.world.actions
+        policy = TrainedPolicy(plan.learner, state, plan.sight, inputs, actions)
         return cls(folder, config, int(state.epoch), policy)

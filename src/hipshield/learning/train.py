@@ -17,32 +17,28 @@ from tensorboardX import SummaryWriter
 
 from hipshield.errors import HipshieldError
 from hipshield.files import write_whole
-from hipshield.learning.catalogue import find_algorithm
-from hipshield.learning.collect import Sight, Tally, collect
+from hipshield.learning.collect import Tally, collect
 from hipshield.learning.config import TrainConfig
-from hipshield.learning.context import find_context
 from hipshield.learning.evaluate import evaluate, summary
 from hipshield.learning.files import (
     CONFIG,
     PROGRESS,
     STATE,
+    keep_batches,
     keep_model,
     locked,
+    read_batch,
     read_rows,
     read_state,
+    write_batch,
     write_rows,
     write_state,
 )
-from hipshield.learning.lagrange import START
-from hipshield.learning.networks import make_networks
+from hipshield.learning.learner import Improved
+from hipshield.learning.plan import Plan, make_plan
 from hipshield.learning.run import Run
-from hipshield.learning.saute import Saute
-from hipshield.learning.sro import Sro
-from hipshield.learning.state import Batch, TrainState, start_state
-from hipshield.learning.update import Improved, Recipe, fit, improve
-from hipshield.models.store import Model
+from hipshield.learning.state import Batch
 from hipshield.worlds.catalogue import base_name, find_task
-from hipshield.worlds.world import World
 
 Row = dict[str, Any]
 Show = Callable[[Row], None]
@@ -66,37 +62,6 @@ class Extras:
         """Check the numbers."""
         if self.evaluate_every < 0 or self.evaluate_episodes < 1:
             raise HipshieldError("Evaluate every 0 (never) or more epochs, 1 or more episodes.")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A configuration turned into the things that it names."""
-
-    world: World
-    sight: Sight
-    recipe: Recipe
-    steps: int
-
-
-def make_plan(config: TrainConfig, threads: int | None = None, model: Model | None = None) -> Plan:
-    """Build world, sight and recipe of a run; the context `encoder` needs its model."""
-    row, task = find_algorithm(config.algo), config.find_task()
-    world = World(task, config.robots, config.split, threads)
-    saute = Saute(config.cost_limit) if row.saute else None
-    sight = Sight(find_context(config.context, model), saute)
-    recipe = Recipe(
-        algorithm=row,
-        networks=make_networks(sight.size(world), world.actions, config.hidden),
-        sro=Sro(weight=config.sro, estimator=config.sro_estimator),
-        gamma=config.gamma,
-        cost_gamma=config.cost_gamma,
-        lam=config.lam,
-        cost_lam=config.lam,
-        cost_limit=config.cost_limit,
-        multiplier_rate=config.multiplier_rate,
-        epochs=config.epochs,
-    )
-    return Plan(world, sight, recipe, task.episode_steps)
 
 
 def train(
@@ -130,13 +95,13 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         extras = extras or Extras()
-        plan = make_plan(config, extras.threads, keep_model(folder, config))
-        state = start_state(plan.recipe.networks, config.seed, START)
+        plan = make_plan(config, extras.threads, model=keep_model(folder, config))
+        state = plan.learner.start()
         if (folder / STATE).exists():
             state = read_state(folder, config, state)
         write_whole(folder / CONFIG, config.to_json().encode())
 
-        def finished(row: Row, state: TrainState) -> None:
+        def finished(row: Row, state: Any) -> None:
             show(row)
             if extras.evaluate_every and int(state.epoch) % extras.evaluate_every == 0:
                 _evaluate(config, plan, folder, extras, state)
@@ -148,35 +113,43 @@ def train(
 def _epochs(
     config: TrainConfig,
     plan: Plan,
-    state: TrainState,
+    state: Any,
     folder: Path,
-    finished: Callable[[Row, TrainState], None],
+    finished: Callable[[Row, Any], None],
 ) -> None:
     """Run the epochs that are still to come; call `finished` after each.
 
-    Collecting needs the policy only, so the critics of an epoch are fitted, and its files
-    written, beside the next epoch's collecting: the same bits, a quarter faster.
+    Collecting needs the policy only, so the critics of an on-policy epoch are fitted, and the
+    files of any written, beside the next epoch's collecting: the same bits, a quarter faster.
     """
-    first = int(state.epoch)
-    with Ledger(folder, first) as ledger, ThreadPoolExecutor(1) as beside:
+    first, learner = int(state.epoch), plan.learner
+    needed = _needed(config, learner.remembers, first)
+    keep_batches(folder, needed)  # a kill may have left others behind
+    memory = learner.recall((epoch, read_batch(folder, config, epoch)) for epoch in needed)
+    with Ledger(folder, first, learner.remembers) as ledger, ThreadPoolExecutor(1) as beside:
 
-        def finish(improved: Improved, collected: Collected) -> tuple[TrainState, Row]:
+        def finish(improved: Improved, collected: Collected) -> tuple[Any, Row]:
             state, row = finish_epoch(config, plan, improved, collected)
-            speed = ledger.write(config, state, row, collected.seconds)
+            speed = ledger.write(config, state, row, collected)
             return state, row | {"steps_per_second": speed}
 
-        pending: Future[tuple[TrainState, Row]] | None = None
+        pending: Future[tuple[Any, Row]] | None = None
         for epoch in range(first, config.epochs):
             collected = collect_epoch(config, plan, state)
             if pending is not None:
                 state, row = pending.result()
                 finished(row, state)
-            improved = improve(plan.recipe, state, collected.batch, config.seed)
+            memory, improved = learner.improve(state, memory, collected.batch)
             pending = beside.submit(finish, improved, collected)
             state = improved[0]._replace(epoch=jax.numpy.asarray(epoch + 1))
         if pending is not None:
             state, row = pending.result()
             finished(row, state)
+
+
+def _needed(config: TrainConfig, remembers: int, epoch: int) -> range:
+    """Return the epochs whose experience a run needs to go on from a checkpoint."""
+    return range(max(0, epoch - remembers), epoch) if epoch < config.epochs else range(0)
 
 
 class Ledger:
@@ -185,10 +158,11 @@ class Ledger:
     Args:
         folder: of the run.
         first: epochs that are finished already; later rows that a kill left behind are dropped.
+        remembers: newest epochs whose experience is kept, too.
     """
 
-    def __init__(self, folder: Path, first: int) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, first: int, remembers: int) -> None:
+        self.folder, self.remembers = folder, remembers
         self.rows: list[Row] = list(read_rows(folder / PROGRESS)[:first])
         self.timing: list[Row] = list(read_rows(folder / "timing.csv")[:first])
         if len(self.rows) < first:
@@ -202,33 +176,35 @@ class Ledger:
     def __exit__(self, *problem: object) -> None:
         self.board.close()
 
-    def write(self, config: TrainConfig, state: TrainState, row: Row, collecting: float) -> float:
+    def write(self, config: TrainConfig, state: Any, row: Row, collected: "Collected") -> float:
         """Write one epoch; return the steps per second since the last."""
+        needed = _needed(config, self.remembers, int(state.epoch))
         now = time.perf_counter()
         spent, self.last = now - self.last, now
         speed = config.epoch_steps / spent
-        times = {"seconds": spent, "collecting": collecting, "steps_per_second": speed}
+        times = {"seconds": spent, "collecting": collected.seconds, "steps_per_second": speed}
         self.rows.append(row)
         self.timing.append({"epoch": row["epoch"]} | {k: f"{v:.4f}" for k, v in times.items()})
-        # The table first: a checkpoint must never know of an epoch that the table lacks.
+        # The checkpoint last: it must never know of an epoch that table or replay lack.
         write_rows(self.folder / PROGRESS, self.rows)
         write_rows(self.folder / "timing.csv", self.timing)
+        if row["epoch"] in needed:
+            write_batch(self.folder, config, row["epoch"], collected.batch)
         write_state(self.folder, config, state)
+        keep_batches(self.folder, needed)
         for name, value in row.items():
             self.board.add_scalar(name, value, row["steps"])
         return speed
 
 
-def _evaluate(
-    config: TrainConfig, plan: Plan, folder: Path, extras: Extras, state: TrainState
-) -> None:
+def _evaluate(config: TrainConfig, plan: Plan, folder: Path, extras: Extras, state: Any) -> None:
     """Evaluate in and out of distribution, and add the rows to `evaluations.csv`."""
     epoch, path = int(state.epoch), folder / "evaluations.csv"
     rows: list[Row] = [dict(r) for r in read_rows(path) if int(r["epoch"]) < epoch - 1]
     ood = find_task(base_name(config.task), 2)
     for split, task in (("train", config.find_task()), ("ood", ood)):
-        policy = plan.recipe.networks.policy
-        tally = evaluate(policy, state, plan.sight, task, split, extras.evaluate_episodes)
+        act = plan.learner.policy(state)
+        tally = evaluate(act, plan.sight, task, split, extras.evaluate_episodes)
         facts = {"epoch": epoch - 1, "split": split, "task": task.name}
         rows.append(facts | summary(tally, task.episode_steps))
     write_rows(path, rows)
@@ -242,21 +218,22 @@ class Collected(NamedTuple):
     seconds: float
 
 
-def collect_epoch(config: TrainConfig, plan: Plan, state: TrainState) -> Collected:
+def collect_epoch(config: TrainConfig, plan: Plan, state: Any) -> Collected:
     """Run the episodes of the epoch that a state is about to begin."""
+    pilot = plan.learner.explorer(state)  # waits for the update before
     start = time.perf_counter()
     batch, tally = collect(
-        plan.world, plan.recipe.networks.policy, state, plan.sight,
-        steps=plan.steps, seed=config.seed,
+        plan.world, pilot, plan.sight,
+        steps=plan.steps, seed=config.seed, epoch=int(state.epoch),
     )  # fmt: skip
     return Collected(batch, tally, time.perf_counter() - start)
 
 
 def finish_epoch(
     config: TrainConfig, plan: Plan, improved: Improved, collected: Collected
-) -> tuple[TrainState, Row]:
-    """Fit the critics; return the state after the epoch, and its row."""
-    state, metrics = fit(plan.recipe, *improved, config.seed)
+) -> tuple[Any, Row]:
+    """Finish the update; return the state after the epoch, and its row."""
+    state, metrics = plan.learner.finish(improved)
     epoch, tally = int(state.epoch), collected.tally
     row: Row = {
         "epoch": epoch - 1,
@@ -268,7 +245,8 @@ def finish_epoch(
     }
     if plan.sight.saute is not None:
         row["budget_left"] = float((collected.batch.last_obs[:, -1] > 0).mean())
-    row |= {name: float(value) for name, value in sorted(jax.device_get(metrics).items())}
+    metrics = jax.device_get(metrics) | tally.facts
+    row |= {name: float(value) for name, value in sorted(metrics.items())}
     bad = [name for name, value in row.items() if not np.isfinite(value)]
     if bad:
         raise HipshieldError(

@@ -8,7 +8,7 @@ from hipshield.learning.run import TrainedPolicy
 from hipshield.worlds.world import World
 
 
-class Pilot:
+class Driver:
     """Drives every robot of a world; called with the world, as the scripted policies are.
 
     It keeps what the policy has to remember of the running episodes (the belief of the context
