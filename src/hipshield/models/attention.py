@@ -112,20 +112,22 @@ class SetEncoder:
     def _attend(
         self, block: Block, rows: jax.Array, others: jax.Array, valid: jax.Array
     ) -> jax.Array:
-        size = self.width // self.heads
+        """Return what rows gather from the others, shape (rows, width)."""
 
-        def split(linear: Linear, values: jax.Array) -> jax.Array:
-            return _apply(linear, values).reshape(len(values), self.heads, size)
+        def split(linear: Linear, values: jax.Array) -> list[jax.Array]:
+            return jnp.split(_apply(linear, values), self.heads, -1)
 
-        query, key, value = (
+        # Head by head: with the heads as an axis of one product, the compiler takes twice as long.
+        seen = []
+        for query, key, value in zip(
             split(block.query, rows),
             split(block.key, others),
             split(block.value, others),
-        )
-        score = jnp.einsum("qhs,khs->hqk", query, key) * size**-0.5
-        share = jax.nn.softmax(jnp.where(valid, score, -jnp.inf), -1)
-        seen = jnp.einsum("hqk,khs->qhs", share, value)
-        return _apply(block.mix, seen.reshape(len(rows), self.width))
+            strict=True,
+        ):
+            score = query @ key.T * key.shape[-1] ** -0.5
+            seen.append(jax.nn.softmax(jnp.where(valid, score, -jnp.inf), -1) @ value)
+        return _apply(block.mix, jnp.concatenate(seen, -1))
 
 
 def _apply(linear: Linear, values: jax.Array) -> jax.Array:
