@@ -161,6 +161,13 @@ def test_an_oracle_is_told_and_knows_from_the_start():
     assert np.abs(wrong - y).mean() > 0.01
 
 
+def test_a_minibatch_must_hold_more_than_the_support(fitted):
+    predictor, params, rows = fitted
+    few = jax.tree.map(lambda v: v[:, :20], rows)
+    with pytest.raises(HipshieldError, match="more than 20 steps"):
+        predictor.loss(params, few, jax.random.key(0))
+
+
 def test_what_never_changes_is_zero_after_scaling():
     rows = rows_of(*slides(10, 5))
     scale = measure_scale(rows._replace(x=np.full_like(rows.x, 7.0)))
