@@ -36,7 +36,7 @@ PROBLEM = TwinProblem(
     penalty=5.0,
     delta=-0.4,
 )
-CONFIG = TrainConfig(task="point-circle", algo="usl", epoch_steps=1000)
+CONFIG = TrainConfig(task="point-circle", epoch_steps=1000)
 
 
 @lru_cache
