@@ -103,28 +103,34 @@ def test_verbs_from_data_to_a_policy_that_knows_its_robot(made, capsys, monkeypa
     assert main(["collect", "--task", TASK, "--policy", str(run.folder), "--episodes", "1"]) == 0
     assert main(["watch", TASK, "--policy", str(run.folder), "--steps", "5", "--out", "w.mp4",
                  "--backend", "drawing", "--size", "64"]) == 0  # fmt: skip
+    assert main(["watch", TASK, "--policy", str(run.folder), "--steps", "5", "--out", "w.mp4",
+                 "--backend", "drawing", "--size", "64", "--shield", "paper"]) == 0  # fmt: skip
+    assert main(["watch", TASK, "--shield", "paper"]) == 2
 
 
 def test_the_encoder_context_is_the_belief_that_following_gives(made, tmp_path):
     """A policy that is trained with b gets what identification, done by hand, believes."""
-    from hipshield.learning.context import make_encoder
+    from hipshield.learning.collect import Sight
+    from hipshield.learning.context import begin_following, find_context, follow
     from hipshield.models import identify
 
     root, _, _ = made
     model = load_model(root / "model.safetensors")
-    context = make_encoder(model)
+    sight = Sight(find_context("encoder"), None, model)
     world = World(find_task(TASK), 3, threads=1)
     step = world.reset(seed=0)
-    memory = context.begin(world, step)
-    np.testing.assert_array_equal(context.read(world, memory), 0)  # the prior
+    mine = begin_following(model, world, step)
+    size = world.observation_size
+    seen = sight.see(world, step.obs, mine, np.ones(3))
+    np.testing.assert_array_equal(seen[:, size:], 0)  # the prior
     track = identify.begin(*model[:2], step.obs, step.feature, world.hidden)
     rng = np.random.default_rng(0)
     for _ in range(20):
         action = rng.uniform(-1, 1, (3, 2)).astype(np.float32)
         step = world.step(action)
-        memory = context.observe(memory, action, step)
+        mine = follow(model, mine, action, step)
         track = identify.observe(*model[:2], track, action, step.obs, step.feature)
-    b = context.read(world, memory)
+    b = sight.see(world, step.obs, mine, np.ones(3))[:, size:]
     np.testing.assert_array_equal(b, identify.beliefs(*model[:2], track))
     assert np.abs(b).max() > 0.1
 
@@ -158,7 +164,7 @@ def test_contexts_that_cannot_be(made):
     root, _, _ = made
     with pytest.raises(HipshieldError, match="needs --model FILE"):
         TrainConfig(context="encoder")
-    with pytest.raises(HipshieldError, match="for the context 'encoder', not for 'oracle'"):
+    with pytest.raises(HipshieldError, match="this run has neither"):
         TrainConfig(model="x.safetensors")
     config = TrainConfig(
         task="car-circle", context="encoder", model=str(root / "model.safetensors")

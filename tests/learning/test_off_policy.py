@@ -137,7 +137,7 @@ def make_batch(epoch, steps=4, robots=3):
     name = np.float32(1000 * epoch + 10 * t + r)
     obs = np.stack([name, -name], -1)
     action, signal = obs[:-1] + 0.25, name[:-1]
-    return Batch(obs[:-1], obs[-1], action, signal + 0.5, signal + 0.75)
+    return Batch(obs[:-1], obs[-1], action, signal + 0.5, signal + 0.75, action)
 
 
 def test_every_transition_is_of_one_robot_and_the_last_has_a_next_observation():

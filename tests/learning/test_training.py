@@ -189,8 +189,7 @@ def test_a_replay_that_is_damaged_or_gone_is_an_error_one_can_act_on(whole_usl, 
 def test_usl_acts_with_its_layer_inside_and_without_noise(whole_usl):
     policy, plan = Run.load(whole_usl.folder).policy, make_plan(USL)
     now = plan.world.reset(seed=0)
-    memory = plan.sight.context.begin(plan.world, now)
-    seen = plan.sight.see(plan.world, now.obs, memory, np.ones(plan.world.robots))
+    seen = plan.sight.see(plan.world, now.obs, None, np.ones(plan.world.robots))
     np.testing.assert_array_equal(policy(seen, seed=1), policy(seen))
     state = policy.state
     x = normalise(state.normaliser, seen)
@@ -265,8 +264,7 @@ def test_a_loaded_policy_acts_on_raw_observations(whole):
     run = Run.load(whole.folder)
     plan = make_plan(SMALL)
     obs = plan.world.reset(seed=0).obs
-    memory = plan.sight.context.begin(plan.world, plan.world.last)
-    seen = plan.sight.see(plan.world, obs, memory, np.ones(2))
+    seen = plan.sight.see(plan.world, obs, None, np.ones(2))
     mean = run.policy(seen)
     assert mean.shape == (2, 2)
     assert np.abs(mean).max() <= 1

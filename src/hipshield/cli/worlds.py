@@ -86,6 +86,10 @@ class Watch:
     """Video file (.mp4 or .gif); the picture has the same name with .png."""
     policy: str = "scripted"
     """random, scripted, idle, or a run's folder."""
+    shield: str = "none"
+    """Shield around a run's policy: none, paper or plan."""
+    model: Path | None = None
+    """Model that the shield predicts with; default: the one that the run keeps."""
     split: str = "train"
     """Distribution of the hidden parameters: train, ood or fixed."""
     level: int | None = None
@@ -103,13 +107,19 @@ class Watch:
         """Roll the episode and write both files."""
         from hipshield.lab.watch import Film, watch
         from hipshield.learning.driver import Driver
+        from hipshield.learning.guard import make_guard
         from hipshield.learning.run import Run
+        from hipshield.models.store import load_model
         from hipshield.worlds.scripted import Policy, find_policy
         from hipshield.worlds.world import World
 
         policy: Policy
         if Path(self.policy).is_dir():
-            policy = Driver(Run.load(self.policy).policy, self.seed)
+            trained = Run.load(self.policy).policy
+            model = load_model(self.model) if self.model else trained.sight.model
+            policy = Driver(trained, self.seed, make_guard(self.shield, model))
+        elif self.shield != "none":
+            raise HipshieldError("Shields here are for a run's policy: give --policy a folder.")
         else:
             policy = find_policy(self.policy, self.seed)
         world = World(find_task(self.task, self.level), split=self.split)

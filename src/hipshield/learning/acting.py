@@ -21,10 +21,17 @@ Layer = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, dict[str, np.ndarra
 
 
 class Pilot(NamedTuple):
-    """Who acts: a policy, and the layer, if there is one, that has the last word."""
+    """Who acts.
+
+    Attributes:
+        act: the policy.
+        layer: what corrects its actions, as a part of it, if there is one.
+        guard: a shield (`guard.py`) around both, if there is one; it has the last word.
+    """
 
     act: Actor
     layer: Layer | None = None
+    guard: Any = None
 
 
 def make_eyes(stats: Normaliser) -> Callable[[np.ndarray], np.ndarray]:

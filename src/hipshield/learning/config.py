@@ -8,7 +8,8 @@ from typing import Any
 
 from hipshield.errors import HipshieldError
 from hipshield.learning.catalogue import find_algorithm
-from hipshield.learning.context import check_context
+from hipshield.learning.context import check_model, find_context
+from hipshield.learning.guard import check_guard
 from hipshield.learning.sro import Sro
 from hipshield.worlds.catalogue import find_task
 from hipshield.worlds.hidden import SPLITS
@@ -28,7 +29,10 @@ class TrainConfig:
     context: str = "oracle"
     """What the policy is told about the physics: none, oracle or encoder."""
     model: str = ""
-    """File of the fitted predictor that the context 'encoder' takes b from."""
+    """File of the fitted predictor that the context 'encoder' takes b from, and a shield its
+    predictions."""
+    shield: str = "none"
+    """What decides about the actions that are executed: none, paper or plan."""
     sro: float = 0.0
     """Weight α of the safety-regularised objective; 0 switches it off."""
     sro_estimator: str = "density"
@@ -57,11 +61,18 @@ class TrainConfig:
     def __post_init__(self) -> None:
         """Check the fields, and that they fit together."""
         row = find_algorithm(self.algo)
-        check_context(self.context, self.model)
+        find_context(self.context)
+        check_guard(self.shield)
+        check_model(self.context, self.shield, self.model)
         task = self.find_task()
         Sro(weight=self.sro, estimator=self.sro_estimator)
         if self.sro and not row.has_advantage:
             raise HipshieldError(f"'{self.algo}' has no advantage for SRO to shape: leave out sro.")
+        if self.shield != "none" and not row.has_advantage:
+            raise HipshieldError(
+                f"'{self.algo}' learns from executed actions, which a shield would change: leave"
+                " out the shield."
+            )
         if self.split not in SPLITS:
             raise HipshieldError(f"Unknown split '{self.split}'. Known: {', '.join(SPLITS)}.")
         if self.steps < 1 or self.epoch_steps % task.episode_steps or self.epoch_steps < 1:
@@ -95,7 +106,8 @@ class TrainConfig:
     def name(self) -> str:
         """Folder name: task, method and seed."""
         sro = f"+sro{self.sro:g}" if self.sro else ""
-        return f"{self.task}_{self.algo}{sro}_{self.context}_s{self.seed}"
+        shield = "" if self.shield == "none" else f"+{self.shield}"
+        return f"{self.task}_{self.algo}{sro}{shield}_{self.context}_s{self.seed}"
 
     @property
     def hash(self) -> str:

@@ -1,8 +1,7 @@
 """Contexts: what a policy is told about the physics besides its observation.
 
 `none`: nothing. `oracle`: the hidden parameters φ themselves, the upper bound that the baselines
-get. `encoder`: the belief b that a fitted predictor forms of the robot while it drives. A context
-is a record of four functions; its memory is whatever it has to remember within an episode.
+get. `encoder`: the belief b that a fitted predictor forms of the robot while it drives.
 """
 
 from collections.abc import Callable
@@ -12,9 +11,8 @@ import numpy as np
 
 from hipshield.errors import HipshieldError, did_you_mean
 from hipshield.models import identify
+from hipshield.models.identify import Track
 from hipshield.models.store import Model
-
-NAMES = ("none", "oracle", "encoder")
 
 
 class Context(NamedTuple):
@@ -22,64 +20,64 @@ class Context(NamedTuple):
 
     Attributes:
         name: how people call it.
-        size: arena -> number of values.
-        begin: (arena, first step) -> memory, when episodes start.
-        read: (arena, memory) -> values now, shape (robots, size).
-        observe: (memory, executed actions, step) -> memory.
+        size: (arena, model) -> number of values.
+        read: (arena, model, track) -> values now, shape (robots, size).
     """
 
     name: str
-    size: Callable[[Any], int]
-    begin: Callable[[Any, Any], Any]
-    read: Callable[[Any, Any], np.ndarray]
-    observe: Callable[[Any, np.ndarray, Any], Any]
+    size: Callable[[Any, Any], int]
+    read: Callable[[Any, Any, Any], np.ndarray]
 
 
-def _without_memory(
-    name: str, size: Callable[[Any], int], read: Callable[[Any], np.ndarray]
-) -> Context:
-    return Context(
-        name,
-        size,
-        begin=lambda arena, step: None,
-        read=lambda arena, memory: read(arena),
-        observe=lambda memory, action, step: None,
-    )
-
-
-NONE = _without_memory("none", lambda arena: 0, lambda arena: np.zeros((arena.robots, 0)))
-ORACLE = _without_memory("oracle", lambda arena: arena.hidden.shape[1], lambda arena: arena.hidden)
-
-
-def make_encoder(model: Model) -> Context:
-    """Return the context of a fitted predictor's belief b, from the first transition on."""
-    predictor, params, _ = model
-    return Context(
+CONTEXTS = {
+    "none": Context(
+        "none",
+        size=lambda arena, model: 0,
+        read=lambda arena, model, track: np.zeros((arena.robots, 0)),
+    ),
+    "oracle": Context(
+        "oracle",
+        size=lambda arena, model: arena.hidden.shape[1],
+        read=lambda arena, model, track: arena.hidden,
+    ),
+    "encoder": Context(
         "encoder",
-        size=lambda arena: predictor.context,
-        begin=lambda arena, step: identify.begin(
-            predictor, params, step.obs, step.feature, arena.hidden
-        ),
-        read=lambda arena, track: np.asarray(identify.beliefs(predictor, params, track)),
-        observe=lambda track, action, step: identify.observe(
-            predictor, params, track, action, step.obs, step.feature
-        ),
-    )
+        size=lambda arena, model: model.predictor.context,
+        read=lambda arena, model, track: np.asarray(identify.beliefs(*model[:2], track)),
+    ),
+}
 
 
-def check_context(name: str, model: str) -> None:
-    """Check that a context and the model that it needs, or does not, are named."""
-    if name not in NAMES:
-        raise HipshieldError(f"Unknown context '{name}'." + did_you_mean(name, NAMES))
-    if name == "encoder" and not model:
+def find_context(name: str) -> Context:
+    """Return a context by name."""
+    if name not in CONTEXTS:
+        raise HipshieldError(f"Unknown context '{name}'." + did_you_mean(name, CONTEXTS))
+    return CONTEXTS[name]
+
+
+def check_model(context: str, shield: str, model: str) -> None:
+    """Check that a model is named where one is needed, and only there."""
+    users = [f"context '{context}'"] if context == "encoder" else []
+    users += [f"shield '{shield}'"] if shield != "none" else []
+    if users and not model:
         raise HipshieldError(
-            "The context 'encoder' needs --model FILE: fit one with `hipshield fit`, for instance."
+            f"The {users[0]} needs --model FILE: fit one with `hipshield fit`, for instance."
         )
-    if model and name != "encoder":
-        raise HipshieldError(f"--model is for the context 'encoder', not for '{name}'.")
+    if model and not users:
+        raise HipshieldError(
+            "--model is for the context 'encoder' and for shields; this run has neither."
+        )
 
 
-def find_context(name: str, model: Model | None = None) -> Context:
-    """Return a context by name: 'none', 'oracle', or 'encoder' with its model."""
-    check_context(name, "given" if model else "")
-    return make_encoder(model) if model else {"none": NONE, "oracle": ORACLE}[name]
+def begin_following(model: Model | None, arena: Any, now: Any) -> Track | None:
+    """Start following the robots of an arena that was just reset, if there is a model."""
+    if model is None:
+        return None
+    return identify.begin(*model[:2], now.obs, now.feature, arena.hidden)
+
+
+def follow(model: Model | None, track: Track | None, action: np.ndarray, now: Any) -> Track | None:
+    """Take in what the robots did, and where that led."""
+    if model is None or track is None:
+        return None
+    return identify.observe(*model[:2], track, action, now.obs, now.feature)

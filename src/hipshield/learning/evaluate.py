@@ -4,6 +4,7 @@ from typing import Any
 
 from hipshield.learning.acting import Actor, Pilot
 from hipshield.learning.collect import Sight, Tally, collect
+from hipshield.learning.guard import Guard
 from hipshield.worlds.hidden import Split
 from hipshield.worlds.task import Task
 from hipshield.worlds.world import World
@@ -11,13 +12,21 @@ from hipshield.worlds.world import World
 APART = 1 << 20  # an epoch that no training reaches: its seeds are not among training's
 
 
-def evaluate(act: Actor, sight: Sight, task: Task, split: Split, episodes: int) -> Tally:
-    """Run episodes with a policy; return their returns and costs.
+def evaluate(
+    act: Actor,
+    sight: Sight,
+    task: Task,
+    split: Split,
+    episodes: int,
+    guard: Guard | None = None,
+) -> Tally:
+    """Run episodes with a policy, and with its shield; return their returns and costs.
 
     The episodes are the same for every policy that is evaluated on this task and split.
     """
     world = World(task, episodes, split)
-    _, tally = collect(world, Pilot(act), sight, steps=task.episode_steps, seed=0, epoch=APART)
+    pilot = Pilot(act, guard=guard)
+    _, tally = collect(world, pilot, sight, steps=task.episode_steps, seed=0, epoch=APART)
     return tally
 
 

@@ -60,11 +60,12 @@ class TrainedPolicy:
         noise: Any = 0.0
         if seed is not None:
             noise = np.random.default_rng([seed, moment]).standard_normal(shape, np.float32)
-        action = np.clip(self._act(x, noise), -1, 1)
+        action = np.clip(self.act(x, noise), -1, 1)
         return action if np.ndim(inputs) == 2 else action[0]
 
     @cached_property
-    def _act(self) -> Actor:
+    def act(self) -> Actor:
+        """(inputs, noise) ↦ actions, not yet clipped."""
         return self.learner.policy(self.state)
 
 

@@ -47,6 +47,8 @@ class Batch(NamedTuple):
         last_obs: after the last step, shape (robots, size).
         action: what the policy proposed, shape (steps, robots, actions).
         reward, cost: shape (steps, robots). The reward is the one to learn from.
+        executed: what was done, within the bounds; a shield may have decided otherwise than the
+            policy proposed, shape (steps, robots, actions).
     """
 
     obs: Any
@@ -54,6 +56,7 @@ class Batch(NamedTuple):
     action: Any
     reward: Any
     cost: Any
+    executed: Any
 
 
 class Samples(NamedTuple):

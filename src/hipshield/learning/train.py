@@ -204,7 +204,7 @@ def _evaluate(config: TrainConfig, plan: Plan, folder: Path, extras: Extras, sta
     ood = find_task(base_name(config.task), 2)
     for split, task in (("train", config.find_task()), ("ood", ood)):
         act = plan.learner.policy(state)
-        tally = evaluate(act, plan.sight, task, split, extras.evaluate_episodes)
+        tally = evaluate(act, plan.sight, task, split, extras.evaluate_episodes, plan.guard)
         facts = {"epoch": epoch - 1, "split": split, "task": task.name}
         rows.append(facts | summary(tally, task.episode_steps))
     write_rows(path, rows)
@@ -220,7 +220,7 @@ class Collected(NamedTuple):
 
 def collect_epoch(config: TrainConfig, plan: Plan, state: Any) -> Collected:
     """Run the episodes of the epoch that a state is about to begin."""
-    pilot = plan.learner.explorer(state)  # waits for the update before
+    pilot = plan.learner.explorer(state)._replace(guard=plan.guard)  # waits for the update before
     start = time.perf_counter()
     batch, tally = collect(
         plan.world, pilot, plan.sight,
