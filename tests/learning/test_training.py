@@ -17,7 +17,7 @@ from hipshield.learning import train as train_module
 from hipshield.learning import update as update_module
 from hipshield.learning.catalogue import BASES, NAMES, find_algorithm
 from hipshield.learning.config import TrainConfig
-from hipshield.learning.files import STATE, read_state, write_state
+from hipshield.learning.files import STATE, locked, read_state, write_state
 from hipshield.learning.lagrange import START
 from hipshield.learning.normaliser import normalise
 from hipshield.learning.run import Run
@@ -308,6 +308,22 @@ def test_checkpoints_that_do_not_fit(whole, tmp_path):
     write_state(folder, SMALL, fresh._replace(theta=fresh.theta * np.nan))
     with pytest.raises(HipshieldError, match="not finite"):
         read_state(folder, SMALL, fresh)
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path):
+    lock = tmp_path / "lock.json"
+    for stale in ("", "[]", "{}", '{"process": 2147483647}', f'{{"process": {os.getpid()}}}'):
+        lock.write_text(stale)
+        with locked(tmp_path):
+            assert str(os.getpid()) in lock.read_text()
+        assert not lock.exists()
+    lock.write_text(f'{{"process": {os.getppid()}}}')  # somebody who is alive
+    with (
+        pytest.raises(HipshieldError, match=f"Process {os.getppid()} is training"),
+        locked(tmp_path),
+    ):
+        pass
+    assert lock.exists()
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_intact(whole, tmp_path, monkeypatch):

@@ -177,12 +177,12 @@ def locked(folder: Path) -> Iterator[None]:
 
     The lock names its process: one that a killed process left behind does not count.
     """
-    path = folder / "lock.json"
-    if path.exists():
-        with contextlib.suppress(ValueError, KeyError, OSError):
-            owner = int(json.loads(path.read_text())["process"])
-            if owner != os.getpid() and Path(f"/proc/{owner}").exists():
-                raise HipshieldError(f"Process {owner} is training in '{folder}' already.")
+    path, owner = folder / "lock.json", os.getpid()
+    with contextlib.suppress(ValueError, KeyError, TypeError, OSError):
+        owner = int(json.loads(path.read_text())["process"])
+    # Outside of that block: a HipshieldError is a ValueError.
+    if owner != os.getpid() and Path(f"/proc/{owner}").exists():
+        raise HipshieldError(f"Process {owner} is training in '{folder}' already.")
     write_whole(path, json.dumps({"process": os.getpid()}).encode())
     try:
         yield
