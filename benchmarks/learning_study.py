@@ -13,6 +13,7 @@ import csv
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,10 +63,13 @@ def train_all(runs: Path, jobs: Sequence[tuple[str, str, int]], workers: int) ->
                 )
                 going.append((job, done))
                 print("training", *job, flush=True)
-        if going:
-            job, process = going.pop(0)
-            if process.wait():
+        ended = [pair for pair in going if pair[1].poll() is not None]
+        for job, process in ended:
+            going.remove((job, process))
+            if process.returncode:
                 print("failed:", *job, file=sys.stderr)
+        if not ended:
+            time.sleep(1)
 
 
 def summary(runs: Path, task: str, algo: str, seed: int) -> dict[str, object] | None:

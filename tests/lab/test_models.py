@@ -11,6 +11,7 @@ from hipshield.lab.collect import Collection, collect_dataset, with_manoeuvres
 from hipshield.lab.compare_models import Comparison, acting, compare, gather, ratios
 from hipshield.lab.fitting import Fitting, fit_to_file
 from hipshield.lab.model_figures import draw_comparison
+from hipshield.lab.model_summary import write_summary
 from hipshield.lab.tables import read_table
 from hipshield.learning.config import TrainConfig
 from hipshield.learning.driver import Driver
@@ -183,19 +184,24 @@ def test_comparing_writes_tables_and_figures(made, tmp_path):
     assert len(said) == 3
     assert all("collected" in line for line in said)
     assert {k: len(v.z) for k, v in data.tests.items()} == {"train": 4, "ood": 4}
-    rows = compare(comparison, data, tmp_path / "out", said.append)
+    out = tmp_path / "all" / TASK / "predictors"
+    rows = compare(comparison, data, out, said.append)
     assert len(rows) == 6
-    table = read_table(tmp_path / "out" / "errors.csv")
+    table = read_table(out / "errors.csv")
     assert [r["predictor"] for r in table[::2]] == ["function encoder", "oracle mlp", "mlp"]
     assert table[0]["mean_20"] == pytest.approx(rows[0]["mean_20"], rel=1e-4)
     assert {r["rival"] for r in ratios(rows)} == {"oracle mlp", "mlp"}
-    readouts = read_table(tmp_path / "out" / "readout.csv")
+    readouts = read_table(out / "readout.csv")
     acts = {r["parameter"]: r["acts"] for r in readouts}
     # The Point has no vertical joint: nothing presses it on the floor.
     assert acts == {"gravity": False, "damping": True, "mass": True, "inertia": True,
                     "friction": False}  # fmt: skip
-    for path in draw_comparison(tmp_path / "out"):
+    for path in draw_comparison(out):
         assert path.stat().st_size > 5000
+    page = write_summary(tmp_path / "all").read_text()
+    share = rows[0]["mean_20"] / rows[2]["mean_20"]  # of the oracle MLP's
+    assert f"{share:.2f}" in page
+    assert page.count(f"| {TASK} |") == 2 + 4 + 1
     gather(comparison, tmp_path / "data", root / "runs", said.append)  # nothing is missing now
     assert sum("collected" in line for line in said) == 3
 

@@ -107,6 +107,7 @@ class CompareModels:
         from hipshield.errors import HipshieldError, did_you_mean
         from hipshield.lab.compare_models import STUDIES, Comparison, compare, gather, ratios
         from hipshield.lab.model_figures import draw_comparison
+        from hipshield.lab.model_summary import write_summary
 
         if self.study not in STUDIES:
             raise HipshieldError(
@@ -121,4 +122,5 @@ class CompareModels:
             shares = f"{row['ratio_1']:.2f} after 1 step, {row['ratio_20']:.2f} after 20"
             print(f"function encoder ÷ {row['rival']}, {row['split']}: {shares}")
         draw_comparison(out)
-        print(f"wrote {out}")
+        write_summary(self.out)
+        print(f"wrote {out} and {self.out / 'README.md'}")
