@@ -162,7 +162,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Demo:
-    """Roll policies in several worlds with hidden physics; leave videos and pictures."""
+    """Tour the worlds; then record, fit, train, and shield a policy; leave videos and pictures."""
 
     out: Path = Path("demo")
     """Folder for the results."""
