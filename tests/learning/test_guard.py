@@ -73,6 +73,7 @@ def test_a_shield_that_never_triggers_changes_nothing(model):
     clear = tally.facts["triggered"]
     assert clear < 1  # inside the walls nothing is checked; beyond them everything is
     inside = idle.cost[:20].sum(0) == 0
+    assert inside.any()
     np.testing.assert_array_equal(idle.executed[:20][:, inside], bare.executed[:20][:, inside])
 
 

@@ -2,9 +2,9 @@
 
 A run's folder holds `config.json`, `progress.csv` (one row an epoch, the same bits for the same
 configuration), `timing.csv` (what the machine took), TensorBoard events, `state.safetensors`, the
-last checkpoint, and `model.safetensors`, the predictor behind the context `encoder`. While an
-off-policy run goes on, `replay/` has one file for each epoch that its updates still draw from.
-Nothing is pickled.
+last checkpoint, and `model.safetensors`, the predictor behind the context `encoder` or a shield.
+While an off-policy run goes on, `replay/` has one file for each epoch that its updates still draw
+from. Nothing is pickled.
 """
 
 import contextlib
@@ -118,7 +118,7 @@ def read_config(folder: Path) -> TrainConfig:
 
 
 def keep_model(folder: Path, config: TrainConfig) -> Model | None:
-    """Copy the model of the context `encoder` into a run's folder, and read it.
+    """Copy the model that a run needs into its folder, and read it.
 
     A run is whole by itself: what it was trained with stays what it was, wherever it is taken.
 
@@ -150,7 +150,7 @@ def keep_model(folder: Path, config: TrainConfig) -> Model | None:
 
 
 def read_model(folder: Path, config: TrainConfig) -> Model | None:
-    """Read the model that a run keeps, if its context needs one."""
+    """Read the model that a run keeps, if its context or its shield needs one."""
     return load_model(folder / MODEL) if config.model else None
 
 
